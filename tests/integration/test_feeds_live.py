@@ -16,7 +16,9 @@ from live.fed_shop import BRANDS, CACHED, EVERY_S, HOT, TABLES, FedShop, setting
 from live.updater_process import eventually
 from suite.pace import PATIENCE_S
 
+from cacheupdater.config.load import load_config
 from cacheupdater.local.postgres_server import run_sql
+from cacheupdater.service.installing import install
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -42,6 +44,11 @@ def changes(updater, *words):
     return done.stdout
 
 
+def installed(updater):
+    """As the command, without a process of its own."""
+    asyncio.run(install(load_config(str(updater.file), {})))
+
+
 def feed_of(kind):
     """The feed, with names of this test run alone where the whole server shares them."""
     return {
@@ -60,7 +67,7 @@ def kind(request):
 def shop(kind, database, redis_url, updaters):
     """A shop whose updater reads a feed of this kind."""
     updater = updaters.make(settings(redis_url, database, feed_of(kind)))
-    changes(updater, "install")
+    installed(updater)
     updater.start()
     with FedShop(database, redis_url, updater.emit) as shop:
         shop.fill()
@@ -94,7 +101,7 @@ def test_whatever_sql_changes_no_value_is_old_at_rest(shop, kind):
 
 
 def test_what_is_read_is_fresh_at_once_and_never_missing_and_what_is_not_read_costs_no_row(shop):
-    shop.forget(shop.updater)
+    shop.is_read(shop.updater)
     before = shop.updater.metric("rows_total")
     began = time.monotonic()
     shop.run("UPDATE products SET price = 2 WHERE id <= 1000")
@@ -132,7 +139,7 @@ def test_what_is_rolled_back_costs_nothing_and_what_stays_open_is_told_after_its
         finally:
             await connection.close()
 
-    shop.forget(shop.updater)
+    shop.is_read(shop.updater)
     told = asyncio.run(story())
     assert told == 0
     shop.at_rest()
@@ -202,7 +209,7 @@ def test_a_statement_that_cannot_find_keys_is_found_before_the_first_change(
     told = settings(redis_url, database, feed_of("replication"))
     told["namespaces"]["product"]["changes"][2]["sql"] = sql
     updater = updaters.make(told)
-    changes(updater, "install")
+    installed(updater)
     command = [sys.executable, "-m", "cacheupdater", "check", "--connect", "-c", str(updater.file)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
     found = [line for line in said.splitlines() if line.startswith("feed ") and " wrong " in line]
@@ -288,7 +295,7 @@ def test_one_of_several_updaters_reads_and_another_goes_on_where_it_was(
     queue = {"url": f"sqlite:///{tmp_path}/queue.db?partitions=4&session_timeout=2s"}
     told = settings(redis_url, database, feed_of(kind), queue=queue)
     both = [updaters.make(told) for _ in range(2)]
-    changes(both[0], "install")
+    installed(both[0])
     for each in both:
         each.start()
     with FedShop(database, redis_url, both[1].emit) as shop:
@@ -318,7 +325,7 @@ def troubled(kind, logical_server, redis_url, updaters):
     """A shop on a PostgreSQL of its own."""
     logical_server.execute(*TABLES)
     updater = updaters.make(settings(redis_url, logical_server.url(), feed_of(kind)))
-    changes(updater, "install")
+    installed(updater)
     updater.start()
     with FedShop(logical_server.url(), redis_url, updater.emit) as shop:
         shop.fill()
@@ -389,11 +396,11 @@ def test_a_brand_of_five_thousand_products_costs_what_the_budget_gives(kind, dat
         "UPDATE products SET brand_id = 4 WHERE id > 5000",
     )
     updater = updaters.make(settings(redis_url, database, feed_of(kind), budget=f"{budget}/s"))
-    changes(updater, "install")
+    installed(updater)
     updater.start()
     with FedShop(database, redis_url, updater.emit, cached=products) as shop:
         shop.fill()
-        shop.forget(updater)
+        shop.is_read(updater)
         rows, began = updater.metric("rows_total"), time.monotonic()
         shop.run("UPDATE brands SET name = 'other' WHERE id = 3")
         rest = shop.at_rest()

@@ -14,6 +14,8 @@ import time
 import asyncpg
 import redis
 
+from cacheupdater.adapters.writer_redis import writer_for
+from cacheupdater.ports import Entry
 from cacheupdater_client import Redis
 from live.updater_process import eventually
 
@@ -22,6 +24,7 @@ BRANDS = 20
 HOT = range(1, 51)
 CACHED = range(1, 1001)
 READ_EVERY_S = 0.05  # each hot key
+TTL_MS = 7_200_000  # as in the configuration
 EVERY_S = 5.0  # the interval of refreshes, which nothing but the feed can beat
 TRUTH = (
     "SELECT p.id, p.name, p.price, s.pieces, b.name AS brand FROM products p"
@@ -84,6 +87,7 @@ class FedShop:
     def __init__(self, database, redis_url, emit, *, cached=CACHED):
         self.cached = cached
         self._database = database.replace("+asyncpg", "")
+        self._redis_url = redis_url
         self.plain = redis.Redis.from_url(redis_url)
         self._cache = Redis.from_url(redis_url, emit=emit)
         self._stop = threading.Event()
@@ -112,21 +116,24 @@ class FedShop:
             await connection.close()
 
     def fill(self):
-        """Values of the first products, as readers have caused them; then the hot ones are read all the time."""
-        deadline = time.monotonic() + 120.0
-        while missing := [n for n, value in zip(self.cached, self._values(), strict=True) if value is None]:
-            assert time.monotonic() < deadline, f"{len(missing)} products are still missing"
-            for number in missing:
-                self._cache.get(key(number))
-            time.sleep(0.5)
+        """Values of the first products, as an updater has written them; then the hot ones are read all the time."""
+        asyncio.run(self._fill())
         self._reading.start()
 
-    def forget(self, updater):
-        """Waits until nobody but the hot products counts as being read."""
-        eventually(lambda: updater.metric("tracked") <= len(HOT))
+    async def _fill(self):
+        rows = await self._fetch(TRUTH)
+        values = {row["id"]: json.dumps(dict(row), separators=(",", ":")).encode() for row in rows}
+        entries = [Entry(key(n).encode(), values[n], TTL_MS) for n in self.cached]
+        writer = writer_for(self._redis_url)
+        try:
+            for at in range(0, len(entries), 1000):
+                await writer.write(await writer.token(), entries[at : at + 1000], form="json")
+        finally:
+            await writer.close()
 
-    def _values(self):
-        return self.plain.mget(list(map(key, self.cached)))
+    def is_read(self, updater):
+        """Waits until the hot products count as being read, and no others."""
+        eventually(lambda: updater.metric("tracked") == len(HOT))
 
     def _read(self):
         while not self._stop.wait(READ_EVERY_S):
