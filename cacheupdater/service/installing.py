@@ -44,6 +44,11 @@ async def script(config: Config) -> list[Ran]:
     return await _each(config, lambda feed: feed.script())
 
 
+async def removal(config: Config) -> list[Ran]:
+    """What `remove` would run."""
+    return await _each(config, lambda feed: feed.removal())
+
+
 async def _each(config: Config, work: Callable[[Installable], Awaitable[Sequence[str]]]) -> list[Ran]:
     if not config.feeds:
         raise Misconfigured(
