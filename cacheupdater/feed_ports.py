@@ -122,6 +122,10 @@ class Installable(Protocol):
         """The statements of `install`, for a person to run. Needs no connection where the database need not be asked."""
         ...
 
+    async def removal(self) -> Sequence[str]:
+        """The statements of `remove`, for a person to run, also while updaters still read; none if nothing is there."""
+        ...
+
     async def close(self) -> None:
         """Ends the connection. Never raises."""
         ...

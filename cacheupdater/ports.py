@@ -30,6 +30,7 @@ class Message(NamedTuple):
     payload: bytes
     peer: int = NOBODY
     place: int = 0  # on a queue that takes packs back: where `put_back` has put it, if it has
+    clients: int = 1  # for so many the peer stood when it sent this
 
 
 class Gained(NamedTuple):

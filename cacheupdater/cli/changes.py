@@ -1,6 +1,6 @@
 """`cacheupdater changes install | remove`: what a feed needs in its database, made or taken away.
 
-For a person who sets a feed up, once; running updaters need none of these rights. `--print` shows the statements of `install` for those who
+For a person who sets a feed up, once; running updaters need none of these rights. `--print` shows the statements to those who
 may not run them. `cacheupdater check --connect` says whether anything is missing.
 """
 
@@ -12,7 +12,7 @@ from cacheupdater.cli import exits
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from cacheupdater.service.installing import Ran, Work
 
@@ -29,11 +29,13 @@ def add_to(
     text = "Prepare databases to tell their changes, or undo it."
     parser = commands.add_parser("changes", help="what feeds need in their databases", description=text)
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    installing = verbs.add_parser("install", parents=[file], help="make it", description=INSTALLS)
-    installing.add_argument("--print", action="store_true", help="show the statements, and run none")
-    installing.set_defaults(command=install)
-    removing = verbs.add_parser("remove", parents=[file], help="remove it", description=REMOVES)
-    removing.set_defaults(command=remove)
+    for verb, command, said, text in (
+        ("install", install, "make it", INSTALLS),
+        ("remove", remove, "remove it", REMOVES),
+    ):
+        each = verbs.add_parser(verb, parents=[file], help=said, description=text)
+        each.add_argument("--print", action="store_true", help="show the statements, and run none")
+        each.set_defaults(command=command)
 
 
 def install(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -45,7 +47,7 @@ def install(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def remove(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.service import installing
 
-    return _run(args, environ, installing.remove)
+    return _run(args, environ, installing.removal if args.print else installing.remove)
 
 
 def _run(args: argparse.Namespace, environ: Mapping[str, str], work: Work) -> int:
@@ -55,9 +57,13 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str], work: Work) -> in
     from cacheupdater.cli.configured import configured
 
     logging.getLogger().addHandler(logging.NullHandler())  # the error says what a driver would log
-    for ran in asyncio.run(work(configured(args, environ))):
-        print("\n".join(_said(ran)))
+    asyncio.run(_show(work(configured(args, environ))))
     return exits.OK
+
+
+async def _show(work: AsyncIterator[Ran]) -> None:
+    async for ran in work:
+        print("\n".join(_said(ran)))
 
 
 def _said(ran: Ran) -> list[str]:

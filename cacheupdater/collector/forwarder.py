@@ -5,7 +5,7 @@ a change, or a miss whose reader waits, leaves at once if none was sent just bef
 owed their acknowledgement, a turn follows every 10 ms.
 
 A link may take milliseconds of a turn (Kafka's client, a look-up of a name), so each of its turns runs in a thread
-beside the loop. Only one turn runs at a time, and the loop touches the outbox only between turns. So nothing needs a lock.
+beside the loop. The link says for how many clients we stand, if the queue is an updater. Only one turn runs at a time, and the loop touches the outbox only between turns. So nothing needs a lock.
 The outbox keeps what is not acknowledged, and sends it again after a fault. With a spill, hints that come while the queue is
 away go to disk instead, and are replayed once it is back.
 """
@@ -118,6 +118,7 @@ class Forwarder:
         if drains:
             self._drained_at = now
         await self._hand_over(aside, Moment(now, now_ms, drains))
+        self.outbox.clients = max(1, self._gathered.clients)
         self._soon = await aside(lambda: self._link.turn(self.outbox, now, now_ms))
         self._settle()
         hello = self.outbox.hello

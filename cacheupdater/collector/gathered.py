@@ -131,6 +131,15 @@ class Gathered:
         """This peer has left. What it has put is forwarded all the same."""
         self._numbers.gone(peer, origin)
 
+    @property
+    def clients(self) -> int:
+        """For how many clients all peers stand; programs that come by HTTP for each request are not among them."""
+        return self._numbers.clients
+
+    def stand(self, peer: int, clients: int) -> None:
+        """From now on this peer, another collector, stands for so many clients: see `Numbers`."""
+        self._numbers.stand(peer, clients)
+
     def owed(self, peer: int) -> int:
         """How many of the peer's frames, counted from the last, may not be acknowledged yet."""
         owed = self._owed.get(peer)
@@ -166,12 +175,14 @@ class Gathered:
     def take(self, pack: Pack, peer: int) -> Receipt | None:
         """Take the hints now, or return None if there is no room. The receipt of touches is done at once.
 
-        Counts are made believable here: once they are merged, the updater cannot know any more who has lied.
+        Counts are made believable here: once they are merged, the updater cannot know any more who has lied. It believes as
+        much of the merged counts as of those of all clients.
         """
-        pack = pack._replace(counts=list(believable(pack.counts)))
+        clients = self._numbers.clients_of(peer)
+        pack = pack._replace(counts=list(believable(pack.counts, clients)))
         receipt = Receipt(peer, len(pack.keys), sum(map(len, pack.keys)))
         room = self._reads if pack.kind == TOUCH else self._urgent
-        if self._closed or not room.takes(peer, receipt.keys, receipt.size):
+        if self._closed or not room.takes(peer, receipt.keys, receipt.size, clients=clients):
             return None
         part = "touches" if pack.kind == TOUCH else "changes" if pack.kind == CHANGE else "misses"
         if part == "misses" and pack.tokens:

@@ -11,7 +11,6 @@ misses wait. The schedule decides which namespace is next, and what can be paid.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cacheupdater.core.namespace import Namespace
+    from cacheupdater.core.peers import Peer
     from cacheupdater.core.seats import Seats
 
 _OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
@@ -65,8 +65,7 @@ class Backlog:
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.queues: tuple[Fair[int, ByHeat[Unit]], ...] = tuple(Fair(ByHeat) for _ in range(QUEUES))
-        # keys of `waiting`, by the number of their peer; a number without keys stays, for there are few numbers
-        self.by_peer: defaultdict[int, int] = defaultdict(int)
+        self.by_peer: dict[Peer, int] = {}  # keys of `waiting`
         self.owed = 0.0  # rows that changes have saved up while misses were served
         self.live = [0] * QUEUES  # live keys in each queue
         self.queued = 0  # all of them
@@ -118,7 +117,9 @@ class Backlog:
         peer = demand.peer
         self.waiting += keys
         peer.waiting += keys
-        self.by_peer[peer.number] += keys
+        self.by_peer[peer] = self.by_peer.get(peer, 0) + keys
+        if not self.by_peer[peer]:
+            del self.by_peer[peer]
         if demand.unseen:
             self.unseen_waiting += keys
 
@@ -220,7 +221,7 @@ class Picking:
                 items.popleft()
                 self._add(unit, keys)
             most -= len(keys)
-            queue.serve(flow, len(keys))
+            queue.serve(flow, len(keys) / unit.demand.peer.clients)
 
     def _cut(self, unit: Unit, keys: list[bytes], rows: int) -> list[bytes]:
         narrow(unit, keys[rows:])

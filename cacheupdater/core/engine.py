@@ -168,7 +168,7 @@ class Engine:
         self._advance(now)
         for pack in batch:
             self._account_for_drops()  # strangers that are found among the drops are known from now on
-            open_pack = self.cursor.read(pack.offset, now, self._peers.of(pack.peer))
+            open_pack = self.cursor.read(pack.offset, now, self._peers.of(pack.peer, pack.clients))
             count_hints(pack, self._keyspace, self.tally)
             # strangers leave before the policy learns of them, or it would hold them back uncounted
             hints, nobodys = self._strangers.without(pack) if self._strangers else (pack, 0)

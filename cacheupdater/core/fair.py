@@ -1,7 +1,8 @@
 """Turns among many: the next item is the first of the flow that has been served least.
 
 An inbox of the memory queue orders its packs by it, and the backlog of a namespace orders its due units. A flow is a peer. The
-service of each flow is counted on one clock, which follows the flow being served. A flow that was away, or had to wait, has
+service of each flow is counted on one clock, which follows the flow being served. A peer that stands for many clients pays for
+one of them, so it has as many shares. A flow that was away, or had to wait, has
 therefore saved up nothing. A new flow comes right behind the flow being served. So the clock advances even if many flows come
 one after the other with one item each. A single flow is a plain queue.
 `leaves_room` is the other half: how much of a bounded store one flow may fill. `Room` keeps the accounts of such a store.
@@ -35,9 +36,9 @@ Name = TypeVar("Name", bound="Hashable")
 Items = TypeVar("Items", bound=Clearable)
 
 
-def leaves_room(own: int, total: int, most: int) -> bool:
-    """Whether a peer may add to its own part of the total: that part is at most `PART` times what is free."""
-    return own <= PART * max(0, most - total)
+def leaves_room(own: int, total: int, most: int, clients: int = 1) -> bool:
+    """Whether a peer may add to its own part of the total: that part is at most `PART` times what is free, for each client."""
+    return own <= PART * clients * max(0, most - total)
 
 
 class Room:
@@ -53,13 +54,15 @@ class Room:
         self._total = self._bytes = 0
         self._own: dict[int, tuple[int, int]] = {}
 
-    def takes(self, peer: int, number: int, size: int) -> bool:
-        """Whether the peer may add this and still leaves room for others."""
+    def takes(self, peer: int, number: int, size: int, *, clients: int = 1) -> bool:
+        """Whether the peer, which stands for so many clients, may add this and still leaves room for others."""
         total, total_bytes = self._total + number, self._bytes + size
         if total > self._most or total_bytes > self._bytes_most:
             return False
         own, own_bytes = self._own.get(peer, (0, 0))
-        return leaves_room(own, total, self._most) and leaves_room(own_bytes, total_bytes, self._bytes_most)
+        return leaves_room(own, total, self._most, clients) and leaves_room(
+            own_bytes, total_bytes, self._bytes_most, clients
+        )
 
     def take(self, peer: int, number: int, size: int) -> None:
         """The peer has added this; or it is gone, if the amounts are negative."""

@@ -23,16 +23,16 @@ class Kind(IntEnum):
 
 
 READS_MAX = 30_000
-"""The most reads of one pack: a client collects for 100 ms, and its process can read 300,000 keys a second by long MGETs."""
+"""The most reads of one pack, for each client of its sender: a client collects for 100 ms, and its process can read 300,000 keys a second by long MGETs."""
 
 
-def believable(counts: Sequence[int]) -> Sequence[int]:
-    """The counts as they came; or, if no process can read so often between two packs, reduced in proportion.
+def believable(counts: Sequence[int], clients: int = 1) -> Sequence[int]:
+    """The counts as they came; or, if so many clients cannot read so often between two packs, reduced in proportion.
 
     A pack's sender says how often it has read. A sender that lies must not decide where the budget goes.
     """
-    reads = sum(counts)
-    return counts if reads <= READS_MAX else [max(1, count * READS_MAX // reads) for count in counts]
+    reads, most = sum(counts), READS_MAX * clients
+    return counts if reads <= most else [max(1, count * most // reads) for count in counts]
 
 
 class Hints(NamedTuple):
@@ -47,6 +47,7 @@ class Hints(NamedTuple):
         int
     ] = ()  # of touches: by which load their reader has filled each key; of misses: when it looked, before it waits; of
     # changes that a feed told: when each was committed; or empty
+    clients: int = 1  # for so many the peer stood when it sent this
 
     @property
     def asks(self) -> Mapping[bytes, int]:

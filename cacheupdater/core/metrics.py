@@ -26,6 +26,7 @@ Metric = Literal[
     "removals_waiting",  # gauge by partition: keys that wait for this rate
     "intake_rejected",  # counter by reason: packs and frames refused
     "peers",  # gauge: connected hint senders
+    "clients",  # gauge: for how many clients these stand
     "load_seconds",  # histogram by namespace
     "write_seconds",  # histogram by namespace
     "unit_keys",  # histogram by namespace: keys per unit

@@ -1,5 +1,5 @@
 """Which peers sent the hints that are open. A peer is one connection of an application, and the connections that follow it
-from the same process: they take over its number (`Numbers`).
+from the same process: they take over its number (`Numbers`). A collector is one peer, and says for how many clients it stands.
 
 An engine has one `Peers`. Every open pack points to its `Peer`, which lives as long as one of its hints is open. A peer with
 more open hints than leave room for others is held: its packs are not read until some of its hints are done, and the others'
@@ -28,6 +28,11 @@ LITTLE = 20
 NUMBERS = 1024
 """Numbers of peers; when all are used, they are used again. As many as the connections that a listener accepts at once."""
 
+CLIENTS_MAX = 64
+"""A peer stands for no more clients than this, whatever it says: as many processes as a large machine runs. A peer that lies
+gets what 64 connections would get, and whoever may connect once may do so 64 times. Even such a peer leaves a 513th of each
+store to others (`fair.PART`): seven of a partition's 4,096 unread packs."""
+
 _NONE: frozenset[int] = frozenset()
 NOBODY = 0
 
@@ -38,6 +43,7 @@ class Numbers:
     def __init__(self) -> None:
         self._highest = NOBODY
         self._free: dict[int, Hashable] = {}  # each with the origin of its last owner; the longest free first
+        self._clients: dict[int, int] = {}  # by connected peer
 
     def newcomer(self, origin: Hashable = None) -> int:
         """A number for a new peer.
@@ -59,15 +65,30 @@ class Numbers:
     def gone(self, peer: int, origin: Hashable = None) -> None:
         """This peer has left, and will put nothing more."""
         self._free[peer] = origin
+        self._clients.pop(peer, None)
+
+    @property
+    def clients(self) -> int:
+        """For how many clients all peers stand that have said a number."""
+        return sum(self._clients.values())
+
+    def stand(self, peer: int, clients: int) -> None:
+        """From now on this peer stands for so many clients, or for as many as are believed."""
+        self._clients[peer] = min(clients, CLIENTS_MAX)
+
+    def clients_of(self, peer: int) -> int:
+        """For how many clients this peer stands."""
+        return self._clients.get(peer, 1)
 
 
 class Peer:
     """What one peer has open in one partition."""
 
-    __slots__ = ("__weakref__", "number", "open", "removals", "waiting")
+    __slots__ = ("__weakref__", "clients", "number", "open", "removals", "waiting")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.clients = 1  # for so many it stood when it sent its last pack
         self.open = 0  # heads, tails and removals that stand for its hints
         self.removals = 0  # those of them that wait for their rate
         self.waiting = 0  # keys that wait in its turn, whichever peer has named them first
@@ -76,10 +97,11 @@ class Peer:
         """Whether a key that both peers wait for is served sooner in the turn of this one.
 
         This peer must wait for far fewer keys, or the key would go to and fro. Keys that it took over from others count, or
-        it could gather any number of them. A peer with few keys loses none.
+        it could gather any number of them. A peer with few keys loses none. A peer of many clients waits for its keys no longer
+        than each client would for its part of them.
         """
-        others = max(other.open, other.waiting)
-        return others > LITTLE and 2 * max(self.open, self.waiting) < others
+        others = max(other.open, other.waiting) / other.clients
+        return others > LITTLE and 2 * max(self.open, self.waiting) / self.clients < others
 
 
 class Peers:
@@ -90,11 +112,12 @@ class Peers:
         self._removals = round(limits.removals * (1.0 - KEPT_FREE))
         self._peers: WeakValueDictionary[int, Peer] = WeakValueDictionary()
 
-    def of(self, number: int) -> Peer:
-        """The peer of this number."""
+    def of(self, number: int, clients: int = 1) -> Peer:
+        """The peer of this number, which stands for so many clients now."""
         peer = self._peers.get(number)
         if peer is None:
             peer = self._peers[number] = Peer(number)
+        peer.clients = clients
         return peer
 
     def held(self, pending: int, removals: int) -> Collection[int]:
@@ -106,8 +129,8 @@ class Peers:
             for peer in self._peers.values()
             if peer.number != NOBODY
             and not (
-                leaves_room(peer.open, pending, self._pending)
-                and leaves_room(peer.removals, removals, self._removals)
+                leaves_room(peer.open, pending, self._pending, peer.clients)
+                and leaves_room(peer.removals, removals, self._removals, peer.clients)
             )
         )
 

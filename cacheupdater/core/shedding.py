@@ -3,7 +3,7 @@
 A namespace may have at most `max_backlog` waiting keys, and all namespaces of a partition at most `ROOM` of what may be
 pending. Beyond that, the namespaces with the most waiting keys give some up. So a flood costs its own namespace, reading goes
 on, and a namespace with few keys keeps all of them. If there is only one namespace, nothing is given up for others: reading
-pauses, and its senders wait. Within a namespace the peer with most waiting keys gives up first: touches before misses before
+pauses, and its senders wait. Within a namespace the peer with most waiting keys for each of its clients gives up first: touches before misses before
 changes; of each of these first suspects (`slow_keys`), of misses the coldest first (`heat`), and of equals the oldest. Misses
 that wait for the absent bucket go before all of these: a flood of keys that do not exist costs no key that does.
 `schedule` makes one and says when to shed; the engine accounts for what was `dropped`. Lives as long as its schedule.
@@ -125,16 +125,17 @@ class Shedding:
             excess -= before - backlog.waiting
 
     def keep(self, backlog: Backlog, most: int) -> None:
-        """Drop from the peer with most keys waiting (of equals, the one that came last), the least urgent and oldest keys
-        first, until at most so many are left. A thousand peers are put in order once, and not for each key."""
-        peers = [(-keys, -peer) for peer, keys in backlog.by_peer.items() if keys]
+        """Drop from the peer with most keys waiting for each of its clients (of equals, the one that came last), the least
+        urgent and oldest keys first, until at most so many are left. A thousand peers are put in order once, and not for each
+        key."""
+        peers = [(-keys / peer.clients, -peer.number, peer) for peer, keys in backlog.by_peer.items()]
         heapify(peers)
         order = _UNSEEN_FIRST if backlog.unseen_wait else _LEAST_URGENT_FIRST
         while peers and backlog.waiting > most:
-            peer = -peers[0][1]
-            queues = (queue for at in order for queue in backlog.queues[at].waiting(peer))
+            _, number, peer = peers[0]
+            queues = (queue for at in order for queue in backlog.queues[at].waiting(peer.number))
             if any(self._drop_some(backlog, queue, backlog.waiting - most) for queue in queues):
-                heapreplace(peers, (-backlog.by_peer.get(peer, 0), -peer))
+                heapreplace(peers, (-backlog.by_peer.get(peer, 0) / peer.clients, number, peer))
             else:
                 heappop(peers)  # all that it has is delayed
 

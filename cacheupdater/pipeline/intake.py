@@ -63,7 +63,7 @@ def _decoded(
             if late is not None and late(kind, pack):
                 engine.skip(message.offset, now)
                 continue
-            counts = believable(pack.counts)
+            counts = believable(pack.counts, message.clients)
             if hear is not None:
                 hear(kind, pack.keys, counts)
-            yield Hints(message.offset, kind, pack.keys, counts, message.peer, pack.tokens)
+            yield Hints(message.offset, kind, pack.keys, counts, message.peer, pack.tokens, message.clients)

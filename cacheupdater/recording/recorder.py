@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cacheupdater.core.hints import believable
+from cacheupdater.core.peers import NOBODY, Numbers
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
@@ -40,30 +41,41 @@ class Recorder:
         self._keyspace = keyspace
         self._most = most
         self._known = 0
+        self._numbers = Numbers()
 
-    def newcomer(self, _origin: Hashable = None) -> int:
-        """All peers count alike."""
-        return 0
+    def newcomer(self, origin: Hashable = None) -> int:
+        """A number for a new peer: see `Numbers`."""
+        return self._numbers.newcomer(origin)
 
-    def gone(self, _peer: int, _origin: Hashable = None) -> None:
-        """Nothing is kept of it."""
+    def gone(self, peer: int, origin: Hashable = None) -> None:
+        """This peer has left."""
+        self._numbers.gone(peer, origin)
+
+    @property
+    def clients(self) -> int:
+        """For how many clients all peers stand."""
+        return self._numbers.clients
+
+    def stand(self, peer: int, clients: int) -> None:
+        """From now on this peer stands for so many clients: see `Numbers`."""
+        self._numbers.stand(peer, clients)
 
     def owed(self, _peer: int) -> int:
         """Nothing: what is taken may be acknowledged."""
         return 0
 
-    def offer(self, _partition: int, payload: bytes, _peer: int = 0) -> bool:
+    def offer(self, _partition: int, payload: bytes, peer: int = NOBODY) -> bool:
         """There is always room."""
         try:
             pack = wire.decode_pack(payload)
         except wire.Malformed:
             self.rejected += 1
         else:
-            self._take(pack)
+            self._take(pack, self._numbers.clients_of(peer))
         return True
 
-    async def put(self, partition: int, payload: bytes, _peer: int = 0) -> None:
-        self.offer(partition, payload)
+    async def put(self, partition: int, payload: bytes, peer: int = NOBODY) -> None:
+        self.offer(partition, payload, peer)
 
     def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None:  # noqa: ARG002  the port's signature
         if metric == "intake_rejected":
@@ -75,10 +87,10 @@ class Recorder:
     def level(self, metric: Metric, value: float, *, label: str = "") -> None:
         """Not recorded."""
 
-    def _take(self, pack: wire.Pack) -> None:
+    def _take(self, pack: wire.Pack, clients: int) -> None:
         groups, foreign = self._keyspace.resolve_many(pack.keys)
         self.foreign += len(foreign)
-        counts = dict(zip(pack.keys, believable(pack.counts), strict=True)) if pack.counts else {}
+        counts = dict(zip(pack.keys, believable(pack.counts, clients), strict=True)) if pack.counts else {}
         for namespace, keys in groups.items():
             if pack.kind == wire.CHANGE:
                 self.announced[namespace] += len(keys)

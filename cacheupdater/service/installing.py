@@ -12,7 +12,7 @@ from cacheupdater.errors import Misconfigured
 from cacheupdater.service.feeds_by_kind import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from cacheupdater.config.settings import Config
     from cacheupdater.feed_ports import Installable
@@ -26,33 +26,40 @@ class Ran(NamedTuple):
     statements: Sequence[str]
 
 
-Work: TypeAlias = "Callable[[Config], Coroutine[None, None, list[Ran]]]"
+Work: TypeAlias = "Callable[[Config], AsyncIterator[Ran]]"
 
 
-async def install(config: Config) -> list[Ran]:
+def install(config: Config) -> AsyncIterator[Ran]:
     """Makes what is missing."""
-    return await _each(config, lambda feed: feed.install())
+    return _each(config, lambda feed: feed.install())
 
 
-async def remove(config: Config) -> list[Ran]:
+def remove(config: Config) -> AsyncIterator[Ran]:
     """Removes all of it."""
-    return await _each(config, lambda feed: feed.remove())
+    return _each(config, lambda feed: feed.remove())
 
 
-async def script(config: Config) -> list[Ran]:
+def script(config: Config) -> AsyncIterator[Ran]:
     """What `install` would run."""
-    return await _each(config, lambda feed: feed.script())
+    return _each(config, lambda feed: feed.script())
 
 
-async def _each(config: Config, work: Callable[[Installable], Awaitable[Sequence[str]]]) -> list[Ran]:
+def removal(config: Config) -> AsyncIterator[Ran]:
+    """What `remove` would run."""
+    return _each(config, lambda feed: feed.removal())
+
+
+async def _each(
+    config: Config, work: Callable[[Installable], Awaitable[Sequence[str]]]
+) -> AsyncIterator[Ran]:
+    """One source after the other, so a person sees what was run before a source that fails."""
     if not config.feeds:
         raise Misconfigured(
             "no namespace says `changes:`, so no feed is needed; docs/how-to/feeds.md shows how to write one"
         )
-    ran = []
     for name, source in config.sources.items():
         if source.changes is None or name not in config.fed:
             continue
         async with opened(config, source) as feed:
-            ran.append(Ran(name, source.changes.kind, await work(feed)))
-    return ran
+            statements = await work(feed)
+        yield Ran(name, source.changes.kind, statements)

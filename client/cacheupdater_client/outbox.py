@@ -96,6 +96,7 @@ class Outbox:
         self.delivered = 0  # hints, duplicates counted, that the updater has acknowledged
         self.dropped: Counter[str] = Counter()
         self.doubtful = False  # hints were dropped that the last hello does not declare; the next updater may declare them
+        self.clients = 1  # for so many the process stands: a collector's clients come and go
         self.last_call = False  # the sender is being closed: nothing may wait for company
 
     def __bool__(self) -> bool:

@@ -262,6 +262,21 @@ CASES = [
     # the rest
     (
         MEMORY,
+        ["metrics.prometheusRule.feeds.enabled=true"],
+        "metrics.prometheusRule.feeds: no source here has changes, so these alerts would never speak",
+    ),
+    (
+        COLLECT,
+        ["metrics.prometheusRule.feeds.enabled=true"],
+        "metrics.prometheusRule.feeds: no source here has changes",
+    ),
+    (
+        MEMORY,
+        ["metrics.prometheusRule.feeds.lagSeconds=7"],
+        "at '/metrics/prometheusRule/feeds/lagSeconds': value must be one of 0.1, 0.5, 1, 5, 30",
+    ),
+    (
+        MEMORY,
         ["metrics.podMonitor.enabled=true", "metrics.serviceMonitor.enabled=true"],
         "metrics: podMonitor and serviceMonitor would count everything twice; enable one of them",
     ),

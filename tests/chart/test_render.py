@@ -30,6 +30,7 @@ from kube.chart_tools import (
 )
 
 from cacheupdater import __version__
+from cacheupdater.adapters.observer_prometheus.declared import DECLARED
 from cacheupdater.cli import collect
 from cacheupdater.config import load_config
 from cacheupdater.service.difference import RESTART
@@ -241,6 +242,49 @@ def test_notes_name_the_next_two_commands(case, said, tmp_path):
 
 def kind_of(found, kind):
     return next(each for each in found if each["kind"] == kind)
+
+
+FEEDS = CHART / "ci/feeds-values.yaml"
+
+
+def feed_alerts(*more):
+    groups = kind_of(rendered("--values", FEEDS, *more), "PrometheusRule")["spec"]["groups"]
+    return {
+        rule["alert"]: rule
+        for group in groups
+        if group["name"] == "cacheupdater-feeds"
+        for rule in group["rules"]
+    }
+
+
+def test_the_alerts_for_feeds_ask_for_metrics_of_an_updater_and_of_this_release_alone():
+    for rule in feed_alerts().values():
+        asked = re.findall(r"cacheupdater_(\w+?)(?:_bucket)?\{([^}]*)\}", rule["expr"])
+        assert asked
+        for metric, labels in asked:
+            assert DECLARED[metric].label == "source"
+            assert labels == 'namespace="shop",pod=~"shop-cacheupdater-.*"'
+
+
+def test_a_lag_may_alert_at_bounds_to_which_the_metric_counts():
+    allowed = json.loads((CHART / "values.schema.json").read_text())
+    for name in ("metrics", "prometheusRule", "feeds", "lagSeconds"):
+        allowed = allowed["properties"][name]
+    assert set(allowed["enum"]) < set(DECLARED["feed_lag_seconds"].buckets[:-1])
+
+
+def test_the_alerts_for_feeds_have_the_lag_and_the_labels_of_the_values_and_stand_without_others():
+    assert feed_alerts()["CacheupdaterFeedLate"]["expr"].endswith(" > 0.5")
+    alone = feed_alerts(
+        "--set",
+        "metrics.prometheusRule.groups=null",
+        "--set",
+        "metrics.prometheusRule.feeds.labels.severity=low",
+    )
+    assert {rule["labels"]["severity"] for rule in alone.values()} == {"low"}
+    assert len(alone) == 3
+    off = rendered("--values", FEEDS, "--set", "metrics.prometheusRule.feeds.enabled=false")
+    assert len(kind_of(off, "PrometheusRule")["spec"]["groups"]) == 1
 
 
 def collector_of(container):

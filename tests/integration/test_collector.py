@@ -19,6 +19,7 @@ from hints.server import HintServer
 from live.updater_process import ROOT, config, eventually, free_port
 from suite.pace import PATIENCE_S, slowness, soonest
 
+from cacheupdater.core.peers import CLIENTS_MAX
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.children import dying_with_us
 from cacheupdater_client import Redis
@@ -79,7 +80,7 @@ def test_clients_are_greeted_as_by_the_updater_behind_and_their_hints_are_merged
     with HintServer(sockets / "up", partitions=3, prefixes=[b"p:", b"q:"]) as updater:
         collector = collectors(updater.url).start()
         with HintPeer(collector.socket) as one, HintPeer(collector.socket) as other:
-            assert one.hello == Hello(3, [b"p:", b"q:"])
+            assert one.hello == Hello(3, [b"p:", b"q:"], CLIENTS_MAX)
             for peer in (one, other) * 20:
                 peer.hint(TOUCH, b"p:1", b"q:2", b"stranger")
             assert updater.wait_until(lambda u: u.hints(TOUCH) == {b"p:1": 40, b"q:2": 40})
@@ -197,7 +198,7 @@ def test_a_miss_and_a_change_reach_a_real_updater(updaters, collectors, redis_ur
         application.invalidate("product:7")
         eventually(lambda: price() == 2)
     with HintPeer(collector.socket) as peer:
-        assert peer.hello == Hello(2, [b"product:"])
+        assert peer.hello == Hello(2, [b"product:"], CLIENTS_MAX)
 
 
 def example(language):
@@ -305,7 +306,7 @@ def test_a_collector_fits_beside_an_application(kafka, new_topic, collectors, wi
     settings = file_of(kafka, topic) if with_file else None
     collector = collectors(kafka.url(topic), settings=settings).start()
     with HintPeer(collector.socket) as peer:
-        assert peer.hello == Hello(3, [b"product:"] if with_file else [])
+        assert peer.hello == Hello(3, [b"product:"] if with_file else [], CLIENTS_MAX)
         peer.hint(CHANGE, b"product:7")
     assert [pack.keys for pack in packs_of(kafka, topic)] == [[b"product:7"]]
     assert collector.resident <= mib * MIB

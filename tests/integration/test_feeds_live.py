@@ -46,7 +46,11 @@ def changes(updater, *words):
 
 def installed(updater):
     """As the command, without a process of its own."""
-    asyncio.run(install(load_config(str(updater.file), {})))
+
+    async def run():
+        return [ran async for ran in install(load_config(str(updater.file), {}))]
+
+    assert asyncio.run(run())
 
 
 def feed_of(kind):
@@ -189,6 +193,29 @@ def test_a_person_can_run_the_statements_that_install_prints(kind, database, red
     else:  # neither a slot nor an index beside writers is made in a transaction of several statements
         run_sql(database, *(line for line in script.splitlines() if not line.startswith("--")))
     assert "nothing to do" in changes(updater, "install")
+
+
+def test_a_person_can_run_the_statements_that_remove_prints_and_no_trace_is_left(
+    kind, database, redis_url, updaters
+):
+    updater = updaters.make(settings(redis_url, database, feed_of(kind)))
+    before = _objects(database)
+    changes(updater, "install")
+    made = _objects(database)
+    script = changes(updater, "remove", "--print")
+    assert _objects(database) == made, "it runs none"
+    assert ("nothing to do" in script) == (kind == "poll")
+    if kind != "poll":  # asyncpg, unlike psql, takes no text without a statement
+        run_script(database, script)
+    assert _objects(database) == before
+    assert "nothing to do" in changes(updater, "remove", "--print")
+    assert "nothing to do" in changes(updater, "remove")
+
+
+@pytest.mark.parametrize("kind", ["replication"], indirect=True)
+def test_what_remove_would_run_is_printed_while_an_updater_reads(shop):
+    eventually(lambda: shop.updater.metric("feed_reads", source="shop") == 1.0)
+    assert "pg_drop_replication_slot" in changes(shop.updater, "remove", "--print")
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,12 @@ import uvloop
 
 from cacheupdater.adapters.listener_stream import PeerLimits, StreamListener, listener, socket_file
 from cacheupdater.adapters.queue_memory import MemoryQueue
+from cacheupdater.core.peers import CLIENTS_MAX
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.protocol import wire
 
-HELLO = wire.Hello(4, [b"product:", b"basket:"])
+HELLO = wire.Hello(4, [b"product:", b"basket:"], CLIENTS_MAX)
 PACK = wire.encode_pack(wire.TOUCH, 0, [b"product:7"])
 FRAME = wire.encode_frame(0, PACK)
 SOON = 60.0  # s: whatever should happen has happened by then, on any machine
@@ -204,6 +205,40 @@ def test_all_of_it_works_under_uvloop_too(path):
         runner.run(story())
 
 
+# --- a peer that stands for many ------------------------------------------------------------------------------
+
+
+async def test_a_peer_stands_for_as_many_clients_as_it_said_last_and_no_acknowledgement_counts_that(address):
+    async with world(address) as w:
+        await w.peer()
+        peer = await w.peer()
+        peer.writer.write(wire.encode_clients(20) + FRAME * 2 + wire.encode_clients(3) + FRAME)
+        await peer.acknowledged(3)
+        assert [message.clients for message in await w.queue.fetch(0, 9)] == [20, 20, 3]
+        w.listener._sweep()
+        assert (w.observer.levels["peers", ""], w.observer.levels["clients", ""]) == (2, 4)
+        peer.close()
+        await until(lambda: w.observer.levels["clients", ""] == 1)
+
+
+async def test_a_peer_that_lies_stands_for_no_more_clients_than_anybody_may(address):
+    async with world(address) as w:
+        peer = await w.peer()
+        peer.writer.write(wire.encode_clients(2**64 - 1) + FRAME)
+        await peer.acknowledged(1)
+        assert [message.clients for message in await w.queue.fetch(0, 9)] == [CLIENTS_MAX]
+
+
+async def test_a_peer_that_says_no_number_is_one_client_as_ever(address):
+    """As clients and collectors do that are older than the updater."""
+    async with world(address) as w:
+        peer = await w.peer()
+        peer.writer.write(FRAME)
+        await peer.acknowledged(1)
+        assert [message.clients for message in await w.queue.fetch(0, 9)] == [1]
+        assert w.queue.clients == 1
+
+
 # --- broken peers cost only themselves -----------------------------------------------------------------------
 
 
@@ -214,7 +249,8 @@ def test_all_of_it_works_under_uvloop_too(path):
         (struct.pack(">II", 4, 0), "frame_out_of_range"),
         (b"GET / HTTP/1.1\r\n\r\n", "frame_out_of_range"),
         (wire.encode_frame(HELLO.partitions, PACK), "partition_out_of_range"),
-        (wire.encode_frame(2**32 - 1, PACK), "partition_out_of_range"),
+        (wire.encode_frame(wire.NO_PARTITION, PACK), "garbage"),
+        (wire.encode_clients(0), "garbage"),
     ],
 )
 async def test_a_broken_frame_ends_its_connection_but_not_what_came_before_it(address, bytes_sent, reason):

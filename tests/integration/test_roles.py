@@ -12,6 +12,7 @@ import pytest
 from hints.peer import HintPeer
 from live.updater_process import config, eventually, free_port
 
+from cacheupdater.core.peers import CLIENTS_MAX
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello
 
@@ -82,7 +83,7 @@ def test_no_change_that_a_collector_acknowledged_is_lost_when_the_redis_of_the_s
     collector.wait_ready()
     first, second = shop.names(range(1, 21)), shop.names(range(21, ROWS + 1))
     with HintPeer(collector.socket) as one, HintPeer(collector.socket) as other:
-        assert one.hello == other.hello == Hello(3, [])
+        assert one.hello == other.hello == Hello(3, [], CLIENTS_MAX)
         one.hint(MISS, *first)
         other.hint(MISS, *second)
         assert eventually(lambda: shop.prices() == [1] * ROWS)

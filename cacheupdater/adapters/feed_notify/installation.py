@@ -54,11 +54,7 @@ class NotifyInstallation:
     async def remove(self) -> Sequence[str]:
         """As the port says. Removes the triggers of tables too that are watched no more."""
         async with self._asking() as connection:
-            there = await catalogue.state(connection, self._outbox)
-            statements = [
-                *(statement for name in there.functions for statement in self._dropped(there, name)),
-                *([f"DROP TABLE {self._outbox.table}"] if there.there else ()),
-            ]
+            statements = await self._removal(connection)
             await _run(connection, statements)
             return statements
 
@@ -73,6 +69,11 @@ class NotifyInstallation:
             *(statement for each in targets for statement in self._made(each, outbox.EVENTS)),
         ]
 
+    async def removal(self) -> Sequence[str]:
+        """As the port says."""
+        async with self._asking() as connection:
+            return await self._removal(connection)
+
     async def close(self) -> None:
         """As the port says: each question has had a connection of its own."""
 
@@ -85,6 +86,13 @@ class NotifyInstallation:
             raise of_server(e) from None
         finally:
             connection.terminate()
+
+    async def _removal(self, connection: Connection) -> list[str]:
+        there = await catalogue.state(connection, self._outbox)
+        return [
+            *(statement for name in there.functions for statement in self._dropped(there, name)),
+            *([f"DROP TABLE {self._outbox.table}"] if there.there else ()),
+        ]
 
     async def _tables(self, connection: Connection) -> list[tuple[str, Found | None]]:
         return [(each.table, await catalogue.table(connection, each)) for each in self._settings.watched]

@@ -68,6 +68,10 @@ class PollChecks:
         """The indexes that are missing."""
         return [statement for lack in await self.lacks() for statement in lack.sql]
 
+    async def removal(self) -> Sequence[str]:
+        """Nothing, as nothing was made."""
+        return ()
+
     async def close(self) -> None:
         """As the port says."""
         await self._database.close()

@@ -19,6 +19,7 @@ from cacheupdater.errors import Misconfigured, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cacheupdater.adapters.feed_replication.catalogue import Slot
     from cacheupdater.adapters.feed_replication.settings import Settings
     from cacheupdater.feed_ports import Lack
 
@@ -56,26 +57,37 @@ class ReplicationInstallation:
 
     async def remove(self) -> Sequence[str]:
         """Drops slot and publication."""
-        settings, made = self._settings, []
-        there = await catalogue.slot(self._questions, settings.slot)
-        if there is not None:
-            if there.plugin != catalogue.PLUGIN or not there.here:
-                raise Misconfigured(f"the slot {settings.slot} belongs to another database or plugin")
-            if there.active:
-                raise Unavailable(f"a process reads the slot {settings.slot}: stop the updaters first")
-            made.append(f"SELECT pg_drop_replication_slot({lacking.literal(settings.slot)})")
-        if await catalogue.publication(self._questions, settings.publication) is not None:
-            made.append(f"DROP PUBLICATION {quoted(settings.publication)}")
-        await self._run(made)
-        return made
+        there = await self._own_slot()
+        if there is not None and there.active:
+            raise Unavailable(f"a process reads the slot {self._settings.slot}: stop the updaters first")
+        statements = await self._dropped(there)
+        await self._run(statements)
+        return statements
 
     async def script(self) -> Sequence[str]:
         """All statements of `install`, from version 13 on."""
         return lacking.steps(None, self._settings)
 
+    async def removal(self) -> Sequence[str]:
+        """What drops slot and publication, as far as they are there."""
+        return await self._dropped(await self._own_slot())
+
     async def close(self) -> None:
         """Ends the connection."""
         self._questions.close()
+
+    async def _own_slot(self) -> Slot | None:
+        there = await catalogue.slot(self._questions, self._settings.slot)
+        if there is not None and (there.plugin != catalogue.PLUGIN or not there.here):
+            raise Misconfigured(f"the slot {self._settings.slot} belongs to another database or plugin")
+        return there
+
+    async def _dropped(self, there: Slot | None) -> list[str]:
+        slot, publication = self._settings.slot, self._settings.publication
+        made = [] if there is None else [f"SELECT pg_drop_replication_slot({lacking.literal(slot)})"]
+        if await catalogue.publication(self._questions, publication) is not None:
+            made.append(f"DROP PUBLICATION {quoted(publication)}")
+        return made
 
     async def _found(self) -> Found:
         driver()

@@ -1,7 +1,7 @@
 """Where applications on this machine hand in their hints: `unix:///path` and `tcp://host:port`.
 
 The service makes one `StreamListener` beside a memory queue, starts it when partitions are ready and closes it
-first of all. Each connection is a peer. The listener says hello at once, cuts the stream into frames, puts the frames on
+first of all. Each connection is a peer, which stands for one client, or for as many as it says. The listener says hello at once, cuts the stream into frames, puts the frames on
 the queue unchanged, and acknowledges how many were taken. A queue that only passes packs on may owe an acknowledgement until
 it has passed the pack on (`owed`, `acknowledge`). A peer for which the queue has no room is not read until there
 is room. A peer's mistake costs only its own connection, with a counted reason. The listener does not look into packs
@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
+from cacheupdater.adapters.listener_stream.peer_socket import keep_alive, origin_of
 from cacheupdater.adapters.listener_stream.socket_file import BACKLOG, bound_at
-from cacheupdater.core.peers import NOBODY
+from cacheupdater.core.peers import CLIENTS_MAX, NOBODY
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client.protocol import wire
 
@@ -39,8 +39,6 @@ UNSENT_BYTES_MAX = 4 * 1024
 REASSURE_EVERY_S = 2.5
 # after so many seconds of silence during a close, nothing is in flight; local sockets take microseconds
 QUIET_S = 0.02
-_CREDENTIALS_BYTES = 12  # of Linux: process, user and group
-KEEPALIVE_S = 60  # a TCP peer whose machine has vanished is noticed after this and a few probes
 
 
 class Inlet(Protocol):
@@ -49,6 +47,15 @@ class Inlet(Protocol):
     def newcomer(self, origin: Hashable = None) -> int: ...
 
     def gone(self, peer: int, origin: Hashable = None) -> None: ...
+
+    @property
+    def clients(self) -> int:
+        """For how many clients all peers stand."""
+        ...
+
+    def stand(self, peer: int, clients: int) -> None:
+        """From now on this peer stands for so many clients, or for as many as are believed."""
+        ...
 
     def owed(self, peer: int) -> int:
         """How many of the peer's frames, counted from the last that was taken, may not be acknowledged yet."""
@@ -77,7 +84,7 @@ class StreamListener:
         self, inlet: Inlet, hello: wire.Hello, *, observer: Observer, limits: PeerLimits | None = None
     ) -> None:
         self.inlet = inlet
-        self.hello = wire.encode_hello(hello)
+        self.hello = _encoded(hello)
         self.partitions = hello.partitions
         self.limits = limits or PeerLimits()
         self.addresses: list[str] = []  # as bound: with the chosen port where the address says 0
@@ -130,7 +137,7 @@ class StreamListener:
     def greet(self, hello: wire.Hello) -> None:
         """From now on this is the hello. Peers that have another one are left, and get it when they come back at once: a client
         takes a hello only at the beginning of a connection. What was not acknowledged is sent again."""
-        self.hello = wire.encode_hello(hello)
+        self.hello = _encoded(hello)
         for peer in list(self._peers):
             peer.leave()
 
@@ -148,8 +155,12 @@ class StreamListener:
         if len(self._peers) >= self._peers_max:
             return False
         self._peers.add(peer)
-        self._observer.level("peers", len(self._peers))
         return True
+
+    def tell(self) -> None:
+        """Report how many peers there are, and for how many clients they stand."""
+        self._observer.level("peers", len(self._peers))
+        self._observer.level("clients", self.inlet.clients)
 
     def keep(self, peer: _Peer, size: int) -> None:
         """Notes that this peer's frames take `size` bytes now. If all peers take too much, those that take most are dropped."""
@@ -162,7 +173,7 @@ class StreamListener:
         """The peer's connection is gone."""
         self.keep(peer, 0)
         self._peers.discard(peer)
-        self._observer.level("peers", len(self._peers))
+        self.tell()
 
     async def _listen(self, address: str) -> None:
         parts = urlsplit(address)
@@ -193,6 +204,7 @@ class StreamListener:
     def _sweep(self) -> None:
         """Drops stalled peers, and reassures waiting ones. It runs now and then, so that the hot path reads no clock."""
         loop = asyncio.get_running_loop()
+        self.tell()  # a peer may say another number with each frame
         for peer in list(self._peers):
             peer.check(loop.time())
             peer.reassure()
@@ -233,10 +245,12 @@ class _Peer(asyncio.BufferedProtocol):
             self.drop("too_many_peers")
             return
         sock = transport.get_extra_info("socket")
-        self._origin = _origin_of(sock)
+        self._origin = origin_of(sock)
         self._number = self._listener.inlet.newcomer(self._origin)
+        self._listener.inlet.stand(self._number, 1)
+        self._listener.tell()
         self._progress = (0, asyncio.get_running_loop().time())
-        _keep_alive(sock)
+        keep_alive(sock)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         self._transport.write(self._listener.hello)
 
@@ -304,9 +318,10 @@ class _Peer(asyncio.BufferedProtocol):
         refused = None
         try:
             for partition, pack in frames:
-                if partition >= partitions:
-                    raise wire.Malformed("partition_out_of_range", str(partition))  # noqa: TRY301  as any broken frame
                 self._rest -= len(pack) + wire.FRAME_HEAD_BYTES
+                if partition >= partitions:
+                    self._hear(partition, pack)
+                    continue
                 if not offer(partition, pack, self._number):
                     refused = partition, pack
                     break
@@ -317,6 +332,12 @@ class _Peer(asyncio.BufferedProtocol):
         else:
             self.acknowledge()
         return refused
+
+    def _hear(self, partition: int, said: bytes) -> None:
+        """A frame that holds no pack. From its next pack on the peer stands for as many clients as it says."""
+        if partition != wire.NO_PARTITION:
+            raise wire.Malformed("partition_out_of_range", str(partition))
+        self._listener.inlet.stand(self._number, wire.decode_clients(said))
 
     async def _wait(self, refused: tuple[int, bytes] | None, frames: Iterator[tuple[int, bytes]]) -> None:
         """Put the frames one by one as room comes, then read again."""
@@ -354,26 +375,10 @@ class _Peer(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
+def _encoded(hello: wire.Hello) -> bytes:
+    return wire.encode_hello(hello._replace(clients=CLIENTS_MAX))
+
+
 def _open_files_max() -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 30 if limit == resource.RLIM_INFINITY else limit
-
-
-def _origin_of(sock: socket.socket) -> Hashable:
-    """The process at the other end, or its machine; None if the system does not know it."""
-    try:
-        if sock.family != socket.AF_UNIX:
-            return str(sock.getpeername()[0])
-        if hasattr(socket, "SO_PEERCRED"):
-            return sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS_BYTES)
-    except OSError:
-        pass  # the peer has gone already
-    return None
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    if sock.family == socket.AF_UNIX:
-        return  # the kernel knows when the other process has gone
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):  # systems without it use their own two hours
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)

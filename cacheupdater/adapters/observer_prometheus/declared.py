@@ -211,6 +211,10 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         reasons=_REJECTS,
     ),
     "peers": Declared("gauge", "Hint senders that are connected."),
+    "clients": Declared(
+        "gauge",
+        "Clients for which the connected hint senders stand: one for each, and for a collector as many as it has, at most 64.",
+    ),
     "load_seconds": Declared("histogram", "Time of one load.", "namespace", buckets=_IO_SECONDS),
     "write_seconds": Declared("histogram", "Time of one fenced write.", "namespace", buckets=_IO_SECONDS),
     "unit_keys": Declared("histogram", "Keys that were loaded together.", "namespace", buckets=_UNIT_KEYS),
@@ -363,7 +367,7 @@ COLLECTOR: dict[Metric, Declared] = {  # of the collector
     "spill_hints": Declared("gauge", "Hints on disk that were neither replayed nor dropped."),
     "spill_bytes": Declared("gauge", "Bytes of all segments on disk."),
     "spill_age_seconds": Declared("gauge", "Age of the oldest segment on disk; 0 if there is none."),
-    **{metric: DECLARED[metric] for metric in ("intake_rejected", "peers", "troubles")},
+    **{metric: DECLARED[metric] for metric in ("intake_rejected", "peers", "clients", "troubles")},
 }
 
 _OF_ITS_QUEUE: tuple[Metric, ...] = (

@@ -32,13 +32,13 @@ class Fill:
     undone: int = 0  # packs, unread or not finished
     undone_bytes: int = 0
 
-    def takes(self, total: Fill, most: Fill, size: int) -> bool:
-        """Whether a peer with this fill may add a pack of `size` and still leaves room for others."""
+    def takes(self, total: Fill, most: Fill, *, size: int, clients: int) -> bool:
+        """Whether a peer with this fill, which stands for so many clients, may add a pack and still leaves room for others."""
         return (
-            leaves_room(self.packs, total.packs, most.packs)
-            and leaves_room(self.bytes, total.bytes + size, most.bytes)
-            and leaves_room(self.undone, total.undone, most.undone)
-            and leaves_room(self.undone_bytes, total.undone_bytes + size, most.undone_bytes)
+            leaves_room(self.packs, total.packs, most.packs, clients)
+            and leaves_room(self.bytes, total.bytes + size, most.bytes, clients)
+            and leaves_room(self.undone, total.undone, most.undone, clients)
+            and leaves_room(self.undone_bytes, total.undone_bytes + size, most.undone_bytes, clients)
         )
 
     def has_room(self, most: Fill, size: int) -> bool:
@@ -92,8 +92,9 @@ class Inbox:
         """How much of the inbox is this peer's."""
         return self._fills.get(peer) or Fill()
 
-    def append(self, payload: bytes, peer: int) -> None:
-        self._unread.of((peer, wire.is_change(payload))).append(Message(-1, payload, peer))
+    def append(self, payload: bytes, peer: int, *, clients: int) -> None:
+        message = Message(-1, payload, peer, clients=clients)
+        self._unread.of((peer, wire.is_change(payload))).append(message)
         for fill in (self.total, self._fills.setdefault(peer, Fill())):
             fill.packs += 1
             fill.bytes += len(payload)
@@ -136,7 +137,7 @@ class Inbox:
         if flow is None:
             return None
         message = flow.items.popleft()._replace(offset=self.next)
-        unread.serve(flow, len(message.payload) + PACK_COST)
+        unread.serve(flow, (len(message.payload) + PACK_COST) / message.clients)
         self.next += 1
         return message
 

@@ -66,6 +66,15 @@ class MemoryQueue:
         """This peer has left, and will put nothing more."""
         self._numbers.gone(peer, origin)
 
+    @property
+    def clients(self) -> int:
+        """For how many clients all peers stand."""
+        return self._numbers.clients
+
+    def stand(self, peer: int, clients: int) -> None:
+        """From now on this peer stands for so many clients: see `Numbers`."""
+        self._numbers.stand(peer, clients)
+
     def watch(self, peer: int, finished: Callable[[bytes], None]) -> None:
         """From now on `finished` is called with each pack of this peer that is finished: the object that was put in."""
         for inbox in self._inboxes:
@@ -82,7 +91,7 @@ class MemoryQueue:
             return False
         if any(peer == other for _, _, other in inbox.putters):
             return False
-        inbox.append(payload, peer)
+        self._append(inbox, payload, peer)
         return True
 
     async def put(self, partition: int, payload: bytes, peer: int = NOBODY) -> None:
@@ -162,7 +171,8 @@ class MemoryQueue:
             return True  # even a pack larger than the cap, which would otherwise wait for ever
         if not inbox.total.has_room(self._most, size):
             return False
-        return peer == NOBODY or inbox.fill(peer).takes(inbox.total, self._most, size)
+        clients = self._numbers.clients_of(peer)
+        return peer == NOBODY or inbox.fill(peer).takes(inbox.total, self._most, size=size, clients=clients)
 
     def _admit(self, inbox: Inbox) -> None:
         """Take every waiting pack that fits by now. The packs of one peer keep their order."""
@@ -176,7 +186,10 @@ class MemoryQueue:
                 inbox.putters.append((taken, payload, peer))
             else:
                 taken.set_result(None)
-                inbox.append(payload, peer)
+                self._append(inbox, payload, peer)
+
+    def _append(self, inbox: Inbox, payload: bytes, peer: int) -> None:
+        inbox.append(payload, peer, clients=self._numbers.clients_of(peer))
 
     def _gain(self, partitions: Sequence[int]) -> Assignment:
         for partition in partitions:

@@ -234,6 +234,11 @@ networkPolicy.{{ $name }}: names nobody, which a NetworkPolicy takes for everybo
 {{- if and .Values.metrics.podMonitor.enabled .Values.metrics.serviceMonitor.enabled }}
 metrics: podMonitor and serviceMonitor would count everything twice; enable one of them
 {{- end }}
+{{- $feeds := list }}
+{{- range dig "sources" dict (default dict .Values.config) }}{{ with .changes }}{{ $feeds = append $feeds . }}{{ end }}{{ end }}
+{{- if and .Values.metrics.prometheusRule.feeds.enabled (or (eq .Values.role "collect") (and .Values.config (not $feeds))) }}
+metrics.prometheusRule.feeds: no source here has changes, so these alerts would never speak; set enabled: false
+{{- end }}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
 serviceAccount: the namespace's default account may have rights that are not for us; set create: true, or name one
 {{- end }}

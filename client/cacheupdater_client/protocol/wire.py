@@ -53,10 +53,20 @@ class Pack(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The updater's first message on every connection. No prefixes means: every key."""
+    """The updater's first message on every connection. No prefixes means: every key.
+
+    `clients`: for so many clients a sender may stand at most. An updater that says no number counts each sender as one.
+    """
 
     partitions: int
     prefixes: list[bytes]
+    clients: int = 1
+
+
+class _More(msgspec.Struct):
+    """What either side of a stream may say beside the rest. Unknown names are ignored."""
+
+    clients: Annotated[int, Meta(ge=1)] = 1
 
 
 _Key = Annotated[bytes, Meta(min_length=1, max_length=KEY_BYTES_MAX)]
@@ -70,6 +80,7 @@ _encoder = msgspec.msgpack.Encoder()
 # all limits are checked in C: 29 ns a key, 85 with checks in Python
 _decode_body = msgspec.msgpack.Decoder(_Body)
 _decode_any = msgspec.msgpack.Decoder()
+_decode_more = msgspec.msgpack.Decoder(_More)
 _BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda", b"\xdb")
 _CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
 _URGENT_HEADS = frozenset([_CHANGE_HEAD, bytes([VERSION, MISS])])
@@ -160,6 +171,7 @@ def _decode_tolerant(payload: bytes) -> tuple[_Body, Sequence[int]]:
 
 # --- frames of a stream (unix://, tcp://) ---------------------------------------------------------------
 # client -> updater:  u32 length | u32 partition | pack            (length counts what follows it)
+#                     u32 length | u32 NO_PARTITION | msgpack map  (for how many clients a collector stands)
 # updater -> client:  u32 length | msgpack array, once: the hello
 #                     u32 0      | u64 frames accepted so far       (an acknowledgement)
 
@@ -167,6 +179,7 @@ _HEADER = struct.Struct(">II")
 FRAME_HEAD_BYTES = _HEADER.size
 _LENGTH = struct.Struct(">I")
 _ACK = struct.Struct(">IQ")
+NO_PARTITION = 2**32 - 1  # a frame for this partition holds no pack
 
 
 def encode_frame(partition: int, pack: bytes) -> bytes:
@@ -174,9 +187,23 @@ def encode_frame(partition: int, pack: bytes) -> bytes:
     return _HEADER.pack(len(pack) + 4, partition) + pack
 
 
+def encode_clients(clients: int) -> bytes:
+    """The frame by which a collector says for how many clients it stands. No acknowledgement counts this frame."""
+    return encode_frame(NO_PARTITION, _encoder.encode(_More(clients)))
+
+
+def decode_clients(body: bytes) -> int:
+    """For how many clients the sender of this frame stands, or Malformed."""
+    try:
+        return _decode_more.decode(body).clients
+    except _UNREADABLE as e:
+        raise Malformed("garbage", str(e)) from e
+
+
 def encode_hello(hello: Hello) -> bytes:
     """The first frame of the updater."""
-    body = _encoder.encode((VERSION, hello.partitions, hello.prefixes))
+    more = (_More(hello.clients),) if hello.clients > 1 else ()
+    body = _encoder.encode((VERSION, hello.partitions, hello.prefixes, *more))
     return _LENGTH.pack(len(body)) + body
 
 
@@ -188,13 +215,15 @@ def decode_hello(body: bytes) -> Hello:
         partitions, prefixes = (
             msgspec.convert(parts[1:3], tuple[int, list[bytes]]) if version == VERSION else (0, [])
         )
+        said = next((each for each in parts[3:4] if isinstance(each, dict)), {})
+        clients = msgspec.convert(said, _More).clients
     except (*_UNREADABLE, IndexError) as e:
         raise Malformed("garbage", str(e)) from e
     if version != VERSION:
         raise Malformed("unknown_version", str(version))
     if partitions < 1:
         raise Malformed("garbage", "no partitions")
-    return Hello(partitions, prefixes)
+    return Hello(partitions, prefixes, clients)
 
 
 def encode_ack(accepted: int) -> bytes:

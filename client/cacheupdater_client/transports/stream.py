@@ -1,7 +1,7 @@
 """unix:// and tcp://: frames down a socket, a hello and acknowledgements back.
 
 The socket is non-blocking and every turn ends at once: connecting, the wait for the hello and a peer that reads slowly are
-states that later turns look at again. A fault costs the connection, never a frame: the outbox keeps frames that are not
+states that later turns look at again. A collector says here for how many clients it stands, to an updater that believes more than one. A fault costs the connection, never a frame: the outbox keeps frames that are not
 acknowledged. A new attempt follows after 50 ms, then after twice as long each time, up to a second.
 """
 
@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater_client.native import original
-from cacheupdater_client.protocol.wire import Hello, Malformed, ReplyReader, encode_frame
+from cacheupdater_client.protocol.wire import Hello, Malformed, ReplyReader, encode_clients, encode_frame
 
 if TYPE_CHECKING:
     from cacheupdater_client.outbox import Outbox
@@ -70,6 +70,7 @@ class StreamLink:
         self._connecting = False
         self._replies = ReplyReader()
         self._unsent = memoryview(b"")
+        self._clients_said = self._clients_most = 1  # on this connection: by us, and by the updater's hello
         self._deadline = 0.0  # of the connect, then of the hello, then of the next acknowledgement
         self._retry_at = 0.0
         self._backoff = BACKOFF_FIRST_S
@@ -111,6 +112,7 @@ class StreamLink:
         self._socket.setblocking(False)
         self._replies = ReplyReader()
         self._unsent = memoryview(b"")
+        self._clients_said = self._clients_most = 1
         self._connecting = True
         self._deadline = now + CONNECT_S
 
@@ -145,6 +147,7 @@ class StreamLink:
                 self._deadline = now + SILENCE_S
                 if isinstance(reply, Hello):
                     outbox.greet(reply)
+                    self._clients_most = reply.clients
                     self.connected, self.trouble = True, ""
                     self._backoff = BACKOFF_FIRST_S
                 elif self.connected:
@@ -156,19 +159,32 @@ class StreamLink:
         moved = False
         while True:
             if not self._unsent:
-                idle = not outbox.under_way
-                frame = outbox.next_frame(now_ms)
-                if frame is None:
+                self._unsent = self._clients_anew(outbox.clients) or self._next_frame(outbox, now, now_ms)
+                if not self._unsent:
                     return moved
-                if idle:
-                    self._deadline = now + SILENCE_S
-                self._unsent = memoryview(encode_frame(frame.partition, frame.pack))
             try:
                 sent = self._socket.send(self._unsent, _NO_SIGNAL)
             except BlockingIOError:
                 return moved
             moved = True
             self._unsent = self._unsent[sent:]
+
+    def _clients_anew(self, clients: int) -> memoryview:
+        """What says for how many clients we stand, if the updater listens to that and last heard another number."""
+        clients = min(clients, self._clients_most)
+        if clients == self._clients_said:
+            return memoryview(b"")
+        self._clients_said = clients
+        return memoryview(encode_clients(clients))
+
+    def _next_frame(self, outbox: Outbox, now: float, now_ms: int) -> memoryview:
+        idle = not outbox.under_way
+        frame = outbox.next_frame(now_ms)
+        if frame is None:
+            return memoryview(b"")
+        if idle:
+            self._deadline = now + SILENCE_S
+        return memoryview(encode_frame(frame.partition, frame.pack))
 
     def close(self) -> None:
         """Leaves the connection."""

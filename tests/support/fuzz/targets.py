@@ -59,6 +59,7 @@ def frames(_stack):
         try:
             for each in wire.ReplyReader().feed(data):
                 assert isinstance(each, int | wire.Hello)
+            assert wire.decode_clients(data[wire.FRAME_HEAD_BYTES :]) >= 1
         except wire.Malformed as e:
             whole += _told(e)
         return whole
@@ -71,7 +72,8 @@ def frame_samples():
 
     frame = wire.encode_frame(1, wire.encode_pack(wire.TOUCH, 0, [b"p:1"]))
     replies = wire.encode_hello(wire.Hello(4, [b"p:"])) + wire.encode_ack(7)
-    return [b"\x02" + frame * 3, b"\xff" + replies, b"\0" + frame[:-2]]
+    clients = wire.encode_clients(20)
+    return [b"\x02" + frame * 3, b"\xff" + replies, b"\0" + frame[:-2], b"\x04" + clients + frame]
 
 
 def packs(_stack):

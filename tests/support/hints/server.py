@@ -15,8 +15,10 @@ from pathlib import Path
 from suite.pace import PATIENCE_S
 
 from cacheupdater_client.protocol.wire import (
+    NO_PARTITION,
     FrameReader,
     Hello,
+    decode_clients,
     decode_pack,
     encode_ack,
     encode_hello,
@@ -27,9 +29,11 @@ from cacheupdater_client.protocol.wire import (
 class HintServer:
     """Listens on a path (unix) or a port of 127.0.0.1 (tcp; 0 chooses one)."""
 
-    def __init__(self, where, *, partitions=4, prefixes=(b"p:",), greets=True, acknowledges=True):
+    def __init__(self, where, *, partitions=4, prefixes=(b"p:",), clients=1, greets=True, acknowledges=True):
+        """With `clients` above one it hears for how many a collector stands; otherwise it is an older updater."""
         self.where = where
-        self.hello = Hello(partitions, list(prefixes))
+        self.hello = Hello(partitions, list(prefixes), clients)
+        self.clients = []  # numbers that collectors have said
         self.greets, self.acknowledges = greets, acknowledges
         self.packs = []
         self.frames = 0
@@ -88,6 +92,10 @@ class HintServer:
                 peer.sendall(encode_hello(self.hello))
             while data := peer.recv(65536):
                 for partition, payload in reader.feed(data):
+                    if partition == NO_PARTITION:
+                        assert self.hello.clients > 1, "an older updater would end the connection"
+                        self.clients.append(decode_clients(payload))
+                        continue
                     pack = decode_pack(payload)
                     assert all(partition_of(key, self.hello.partitions) == partition for key in pack.keys)
                     with self._lock:

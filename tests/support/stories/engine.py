@@ -86,8 +86,10 @@ class Story:
         self.engine.on_hints([Hints(self.offset, Kind.TOUCH, list(keys), (), NOBODY, tokens)], at)
         self.offset += 1
 
-    def miss(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
-        self._hint(Kind.MISS, keys, at, peer)
+    def miss(self, *keys: bytes, at: float, peer: int = NOBODY, clients: int = 1) -> None:
+        hints = Hints(self.offset, Kind.MISS, list(keys), (), peer, clients=clients)
+        self.engine.on_hints([hints], at)
+        self.offset += 1
 
     def asked(self, asks: Mapping[bytes, int], *, at: float, peer: int = NOBODY) -> None:
         """So many readers have missed each of these keys."""

@@ -233,6 +233,32 @@ async def test_a_flood_leaves_room_for_others_and_is_read_in_turns_with_them():
     assert read.count(b"honest") == 3
 
 
+async def test_a_peer_that_stands_for_twenty_clients_has_twenty_shares_of_room_and_of_turns():
+    queue = MemoryQueue(1, packs_max=1_610)
+    await own(queue)
+    collector, direct = queue.newcomer(), queue.newcomer()
+    queue.stand(collector, 20)
+    assert pour(queue, collector) == 1_601
+    read = []
+    for _ in range(200):
+        pour(queue, direct, b"direct")
+        pour(queue, collector)
+        read += [message.payload for message in await queue.fetch(0, 8)]
+    assert 18 <= read.count(b"flood") / read.count(b"direct") <= 22
+
+
+async def test_who_has_the_number_of_a_collector_next_stands_for_one_client():
+    queue = MemoryQueue(1)
+    collector = queue.newcomer("process 7")
+    queue.stand(collector, 20)
+    assert queue.clients == 20
+    queue.gone(collector, "process 7")
+    assert queue.newcomer("process 7") == collector
+    queue.offer(0, b"x", collector)
+    assert queue.clients == 0
+    assert [message.clients for message in await queue.fetch(0, 1)] == [1]
+
+
 async def test_a_flood_that_waits_for_room_keeps_nobody_else_waiting():
     queue = MemoryQueue(1, packs_max=90)
     await own(queue)

@@ -81,6 +81,31 @@ def test_stream_delivers_and_is_acknowledged(where, links, clock):
         assert outbox.dropped == {"undeclared": 1}
 
 
+def test_stream_says_for_how_many_clients_it_stands_as_they_come_and_go_and_anew_on_each_connection(
+    where, links, clock
+):
+    with HintServer(where, clients=64) as server:
+        outbox, link = outbox_with(b"p:1"), links(server.url)
+        for clients, heard in ((20, 20), (20, 20), (3, 3), (100, 64)):
+            outbox.clients = clients
+            assert turns(link, outbox, clock, lambda heard=heard: server.clients[-1:] == [heard])
+        assert turns(link, outbox, clock, lambda: not outbox)
+        server.drop_peers()
+        outbox.add(CHANGE, {b"p:2": 1})
+        assert turns(link, outbox, clock, lambda: not outbox)
+        assert server.clients == [20, 3, 64, 64]
+        assert server.hints(CHANGE) == {b"p:1": 1, b"p:2": 1}
+
+
+def test_stream_says_nothing_of_clients_to_an_older_updater_nor_when_it_stands_for_one(where, links, clock):
+    for server, clients in ((HintServer(where), 20), (HintServer(where, clients=64), 1)):
+        with server:
+            outbox, link = outbox_with(b"p:1"), links(server.url)
+            outbox.clients = clients
+            assert turns(link, outbox, clock, lambda outbox=outbox: not outbox)
+            assert (server.clients, server.connections, server.hints()) == ([], 1, {b"p:1": 1})
+
+
 def test_stream_does_not_connect_while_there_is_nothing_to_send(where, links, clock):
     with HintServer(where) as server:
         link = links(server.url)

@@ -13,6 +13,7 @@ import pytest
 from cacheupdater_client.protocol.wire import (
     CHANGE,
     FRAME_BYTES_MAX,
+    NO_PARTITION,
     PACK_BYTES_MAX,
     TOUCH,
     FrameReader,
@@ -21,8 +22,11 @@ from cacheupdater_client.protocol.wire import (
     Malformed,
     Pack,
     ReplyReader,
+    decode_clients,
+    decode_hello,
     decode_pack,
     encode_ack,
+    encode_clients,
     encode_frame,
     encode_hello,
     encode_pack,
@@ -65,15 +69,20 @@ def test_golden_refused_pack_is_refused_with_its_reason(record):
 
 def test_golden_stream_is_written_and_read_as_ever():
     streams = GOLDEN["streams"]
-    for name in ("hello", "hello_every_key"):
+    for name in ("hello", "hello_of_one_that_hears_of_clients", "hello_every_key"):
         record = streams[name]
-        hello = Hello(record["partitions"], [bytes.fromhex(prefix) for prefix in record["prefixes"]])
+        prefixes = [bytes.fromhex(prefix) for prefix in record["prefixes"]]
+        hello = Hello(record["partitions"], prefixes, record.get("clients", 1))
         assert encode_hello(hello).hex() == record["hex"]
         assert list(ReplyReader().feed(bytes.fromhex(record["hex"]))) == [hello]
     frame, ack = streams["frame"], streams["ack"]
     pack = bytes.fromhex(frame["pack"])
     assert encode_frame(frame["partition"], pack).hex() == frame["hex"]
     assert list(FrameReader().feed(bytes.fromhex(frame["hex"]))) == [(frame["partition"], pack)]
+    clients = streams["clients"]
+    assert encode_clients(clients["clients"]).hex() == clients["hex"]
+    [(partition, said)] = FrameReader().feed(bytes.fromhex(clients["hex"]))
+    assert (partition, decode_clients(said)) == (NO_PARTITION, clients["clients"])
     assert encode_ack(ack["accepted"]).hex() == ack["hex"]
     reader = ReplyReader()
     assert list(reader.feed(bytes.fromhex(streams["hello"]["hex"] + ack["hex"])))[1] == ack["accepted"]
@@ -89,6 +98,27 @@ def test_golden_records_stand_in_the_documented_page():
     page = (ROOT / "docs/reference/wire.md").read_text("utf-8")
     records = [*GOLDEN["packs"][:3], *FILLS, *GOLDEN["streams"].values()]
     assert [record["hex"] for record in records if record["hex"] not in page] == []
+
+
+@pytest.mark.parametrize("more", [None, 7, [], {}, {"later": 1}])
+def test_an_updater_that_says_nothing_of_clients_counts_each_sender_as_one(more):
+    body = msgspec.msgpack.encode((1, 4, [b"p:"], more))
+    assert decode_hello(body) == Hello(4, [b"p:"], 1)
+
+
+def test_an_older_client_reads_three_elements_of_a_hello_and_ignores_what_follows():
+    body = encode_hello(Hello(4, [b"p:"], 64))[4:]
+    assert decode_hello(msgspec.msgpack.encode(msgspec.msgpack.decode(body)[:3])) == Hello(4, [b"p:"])
+
+
+@pytest.mark.parametrize("said", [{"clients": 0}, {"clients": "2"}, {"clients": 2.5}, [1, 20], 20, None])
+def test_a_number_of_clients_that_is_none_is_refused(said):
+    with pytest.raises(Malformed, match="garbage"):
+        decode_clients(msgspec.msgpack.encode(said))
+
+
+def test_what_a_newer_collector_says_beside_its_clients_is_ignored():
+    assert decode_clients(msgspec.msgpack.encode({"later": [1], "clients": 7})) == 7
 
 
 def test_an_older_reader_takes_fills_for_touches():

@@ -12,6 +12,7 @@ from hints.server import HintServer
 
 from cacheupdater.collector import Collector, Settings
 from cacheupdater.collector import collector as module
+from cacheupdater.core.peers import CLIENTS_MAX
 from cacheupdater.errors import Misconfigured
 from cacheupdater_client.protocol.wire import CHANGE, TOUCH, Hello
 
@@ -74,12 +75,12 @@ async def test_clients_hear_of_new_partitions_and_their_changes_still_arrive(fol
         running = Running(folder, updater.url)
         await running.ready()
         with await asyncio.to_thread(HintPeer, running.socket) as peer:
-            assert peer.hello == Hello(2, [b"p:"])
+            assert peer.hello == Hello(2, [b"p:"], CLIENTS_MAX)
             updater.hello = Hello(5, [b"p:", b"q:"])
             updater.drop_peers()
             assert await asyncio.to_thread(peer.closed)
         with await asyncio.to_thread(HintPeer, running.socket) as peer:
-            assert peer.hello == Hello(5, [b"p:", b"q:"])
+            assert peer.hello == Hello(5, [b"p:", b"q:"], CLIENTS_MAX)
             await asyncio.to_thread(peer.hint, CHANGE, b"q:1")
         assert updater.hints(CHANGE) == {b"q:1": 1}
         assert await running.stop() == 0

@@ -40,6 +40,16 @@ async def test_forwarder_asks_for_the_hello_though_nothing_waits(world):
 
 
 @story
+async def test_the_queue_may_hear_for_how_many_clients_the_collector_stands_as_they_come_and_go(world):
+    seen, peers = [], [world.gathered.newcomer() for _ in range(3)]
+    for number, peer in enumerate((*peers, *peers)):
+        world.gathered.stand(peer, 1) if number < len(peers) else world.gathered.gone(peer)
+        await asyncio.sleep(DRAIN_S)
+        seen.append(world.forwarder.outbox.clients)
+    assert seen == [1, 2, 3, 2, 1, 1]
+
+
+@story
 async def test_reads_of_all_clients_within_a_turn_are_one_hint(world):
     for _ in range(5):
         for _ in range(MANY):

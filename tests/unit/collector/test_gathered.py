@@ -70,6 +70,15 @@ def test_a_client_that_lies_weighs_no_more_than_what_its_process_can_have_read()
     assert only.counts == [READS_MAX + 7]
 
 
+def test_a_collector_behind_is_believed_as_much_as_all_of_its_clients():
+    gathered, box, peer = started()
+    gathered.stand(peer, 20)
+    gathered.offer(0, pack(TOUCH, b"k", counts=[2**64 - 1]), peer)
+    gathered.hand_over(box, all_kinds=True)
+    [only] = packs(box)
+    assert only.counts == [20 * READS_MAX]
+
+
 def test_changes_and_awaited_misses_leave_at_once_and_the_rest_with_the_turn():
     gathered, box, peer = started()
     gathered.offer(0, pack(TOUCH, b"t"), peer)
@@ -133,6 +142,17 @@ def test_a_greedy_peer_leaves_room_for_others(kind, monkeypatch):
     assert 750 < taken < 850  # eight ninths
     assert gathered.offer(0, pack(kind, b"honest"), honest)
     assert not gathered.offer(0, pack(kind, b"more"), greedy)
+
+
+def test_a_collector_behind_has_room_for_each_of_its_clients(monkeypatch):
+    monkeypatch.setattr(module, "READS_MAX", 1_610)
+    gathered, _, peer = started()
+    gathered.stand(peer, 20)
+    taken = 0
+    while gathered.offer(0, pack(TOUCH, b"%d" % taken), peer):
+        taken += 1
+    assert 1_595 < taken < 1_605
+    assert gathered.offer(0, pack(TOUCH, b"another"), gathered.newcomer())
 
 
 def test_a_flood_of_reads_takes_no_room_from_changes(monkeypatch):

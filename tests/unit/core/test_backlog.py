@@ -132,9 +132,10 @@ def test_changes_have_saved_up_nothing_while_none_waited():
 
 
 def test_waiting_keys_are_counted_by_their_peer():
-    desk, demand = Desk(), Demand(Kind.TOUCH, 2, OpenPack(0, 0.0, Peer(7)), 0.0)
+    one, other = Peer(7), Peer(8)
+    desk, demand = Desk(), Demand(Kind.TOUCH, 2, OpenPack(0, 0.0, one), 0.0)
     desk.backlog.count(demand, 5)
-    desk.backlog.count(demand._replace(moved_to=Peer(8)), 2)
-    assert desk.backlog.by_peer == {7: 5, 8: 2}
+    desk.backlog.count(demand._replace(moved_to=other), 2)
+    assert desk.backlog.by_peer == {one: 5, other: 2}
     desk.backlog.count(demand, -5)
-    assert desk.backlog.by_peer == {7: 0, 8: 2}
+    assert desk.backlog.by_peer == {other: 2}

@@ -19,6 +19,13 @@ def test_counts_beyond_are_made_less_in_proportion_and_never_nothing():
     assert believable([2**63, 2**63, 1]) == [READS_MAX // 2 - 1, READS_MAX // 2 - 1, 1]
 
 
+def test_a_pack_of_many_clients_is_believed_as_much_as_those_of_all_of_them():
+    counts = [20 * READS_MAX]
+
+    assert believable(counts, 20) is counts
+    assert believable([2**63], 20) == counts
+
+
 def test_a_lying_pack_weighs_no_more_than_what_its_sender_can_have_read():
     desk, many = Desk(), keys(1_000)
     for _ in range(3):

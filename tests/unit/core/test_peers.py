@@ -10,6 +10,7 @@ from cacheupdater.core.answers import WRITTEN
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.peers import Peer
 
 FLOOD, HONEST, HELPER = 1, 2, 3
 MINE = b"p:7"
@@ -41,6 +42,56 @@ def test_an_honest_miss_starts_long_before_the_flood_that_came_first_is_served()
     story.miss(MINE, at=0.0, peer=HONEST)
 
     assert served(story, MINE, until=100.0) < 2.0
+
+
+def test_a_peer_that_stands_for_twenty_clients_has_twenty_shares_of_the_rows():
+    story, rows, at = Story(scarce(rate=500.0)), {b"c": 0, b"d": 0}, 0.0
+    collector, direct = keys(20_000), keys(20_000, 500_000)
+    for pack in range(0, 20_000, 1_000):
+        story.miss(*collector[pack : pack + 1_000], at=0.0, peer=FLOOD, clients=20)
+    for pack in range(0, 20_000, 50):
+        story.miss(*direct[pack : pack + 50], at=0.0, peer=HONEST)
+    theirs = set(collector)
+    while sum(rows.values()) < 8_000:
+        for unit in story.step(at).units:
+            for key in unit.keys:
+                rows[b"c" if key in theirs else b"d"] += 1
+            story.end(unit, at)
+        at += 0.1
+
+    assert 18 <= rows[b"c"] / rows[b"d"] <= 22
+
+
+def test_who_stands_for_many_clients_has_room_for_each_and_leaves_room_for_another():
+    story = Story(scarce(max_backlog=100_000), pending=1_000)
+    story.miss(*keys(860), at=0.0, peer=FLOOD, clients=20)
+    story.miss(MINE, at=0.0, peer=HONEST)
+    assert not story.engine.held
+    story.miss(*keys(35, 9_000), at=0.0, peer=FLOOD, clients=20)
+    assert set(story.engine.held) == {FLOOD}
+
+
+def test_a_full_backlog_drops_what_is_of_the_peer_that_has_most_for_each_client():
+    story = Story(scarce(max_backlog=1_000))
+    story.miss(*keys(900), at=0.0, peer=FLOOD, clients=20)
+    story.miss(*keys(500, 9_000), at=0.0, peer=HONEST)
+
+    story.step(0.0)
+    left = [
+        sum(story.engine.explain(key, 0.0).seat.state != "none" for key in those)
+        for those in (keys(900), keys(500, 9_000))
+    ]
+    assert left[0] == 900
+    assert left[1] <= 150
+
+
+def test_a_key_that_one_client_and_many_wait_for_is_served_in_the_turn_of_the_many():
+    """Each of fifty clients waits for a fiftieth of the keys that the one waits for."""
+    one, many = Peer(FLOOD), Peer(HONEST)
+    one.waiting = many.waiting = 5_000
+    many.clients = 50
+    assert many.is_ahead(one)
+    assert not one.is_ahead(many)
 
 
 def test_a_key_that_a_flood_names_too_waits_in_the_turn_of_the_honest_peer():

@@ -91,3 +91,9 @@ def test_each_hint_keeps_the_offset_of_its_message(story, observer):
 def test_counts_that_lie_are_made_less_before_the_engine_hears_of_them(story, observer):
     take(story, observer, pack(b"p:1", b"p:2", counts=[2**63, 2**63]))
     assert story.count("hints", "") <= READS_MAX
+
+
+def test_counts_of_a_peer_that_stands_for_many_clients_may_be_as_many_times_more(story, observer):
+    message = Message(0, pack(b"p:1", counts=[2**63]), peer=1, clients=20)
+    take_in(story.engine, [message], 0.0, observer=observer)
+    assert story.count("hints", "") == 20 * READS_MAX

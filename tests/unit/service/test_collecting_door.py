@@ -13,6 +13,7 @@ from hints.server import HintServer
 
 from cacheupdater.collector import Collector, Settings
 from cacheupdater.collector import collector as module
+from cacheupdater.core.peers import CLIENTS_MAX
 from cacheupdater.errors import Misconfigured
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.service.collecting_door import CollectingDoor
@@ -92,12 +93,12 @@ async def test_clients_hear_which_keys_are_refreshed_and_of_every_change_of_them
     story.door.declare([b"p:"])
     async with story.running():
         with await asyncio.to_thread(HintPeer, story.socket) as peer:
-            assert peer.hello == Hello(4, [b"p:"])
+            assert peer.hello == Hello(4, [b"p:"], CLIENTS_MAX)
             await asyncio.to_thread(peer.hint, CHANGE, b"p:1", b"q:1")
             story.door.declare([b"p:", b"q:"])
             assert await asyncio.to_thread(peer.closed)
         with await asyncio.to_thread(HintPeer, story.socket) as peer:
-            assert peer.hello == Hello(4, [b"p:", b"q:"])
+            assert peer.hello == Hello(4, [b"p:", b"q:"], CLIENTS_MAX)
             await asyncio.to_thread(peer.hint, CHANGE, b"q:2")
     assert up.hints(CHANGE) == {b"p:1": 1, b"q:2": 1}
 
