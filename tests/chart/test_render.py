@@ -262,7 +262,7 @@ def test_the_alerts_for_feeds_ask_for_metrics_of_an_updater_and_of_this_release_
         asked = re.findall(r"cacheupdater_(\w+?)(?:_bucket)?\{([^}]*)\}", rule["expr"])
         assert asked
         for metric, labels in asked:
-            assert DECLARED[metric].label == "source"
+            assert DECLARED[metric].label_names[0] == "source"
             assert labels == 'namespace="shop",pod=~"shop-cacheupdater-.*"'
 
 
