@@ -25,9 +25,25 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = "Mapping[str, Json]"
 
+SCHEMAS_MAX = 16  # schemas of one table that are remembered: it has one, and another after each ALTER TABLE
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 _MESSAGE = "m"  # of pg_logical_emit_message
 _TRUNCATE = "t"
 _PARTIAL = "postgresql"  # the connector whose old rows may be filled
+
+
+class _Record(msgspec.Struct):
+    """An event, or the envelope around an event and its schema. The rest of its fields is passed over unread."""
+
+    op: object = None
+    before: object = None
+    after: object = None
+    source: object = None
+    payload: msgspec.Raw = msgspec.Raw()
+    schema: msgspec.Raw = msgspec.Raw()
+
+
+_RECORD = msgspec.json.Decoder(_Record)
 
 
 class Told(NamedTuple):
@@ -52,20 +68,21 @@ class Decoder:
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
         self._whole: bool | None = None  # whether the old row is told; None: no update has come
+        self._types: dict[bytes, Types] = {}  # by the text of the schema, which each event brings anew
 
     def told(self, key: bytes | None, value: bytes | None) -> Told | None:
         """The change; None if the record tells none on purpose. Raises Unread."""
         if value is None:  # a tombstone, for compaction
             return None
-        event, types = _opened(value)
-        op, source = event.get("op"), event.get("source")
+        event, types = self._opened(value)
+        op, source = event.op, event.source
         if not isinstance(source, dict) or not isinstance(connector := source.get("connector"), str):
             raise Unread("foreign")
         if op == _MESSAGE:
             return None
         if op == _TRUNCATE:
             return Told((), _committed(source), deleted=False)
-        before, after = _row(event, "before"), _row(event, "after")
+        before, after = _row(event.before), _row(event.after)
         if op in {"c", "r"} and after is not None:
             rows = [self._cells(after, types)]
         elif op == "u" and after is not None:
@@ -76,6 +93,18 @@ class Decoder:
         else:
             raise Unread("foreign")
         return Told(rows, _committed(source), deleted=op == "d")
+
+    def _opened(self, value: bytes) -> tuple[_Record, Types]:
+        """The event, and the types of the rows in it."""
+        found = _decoded(value)
+        payload, schema = bytes(found.payload), bytes(found.schema)
+        if found.op is not None or payload in {b"", b"null"}:
+            return found, {}
+        if schema not in self._types:
+            if len(self._types) >= SCHEMAS_MAX:
+                self._types.clear()
+            self._types[schema] = _types(schema)
+        return _decoded(payload), self._types[schema]
 
     def _updated(self, before: Row | None, after: Row, types: Types) -> list[Cells]:
         now = self._cells(after, types)
@@ -109,39 +138,37 @@ class Decoder:
         return {name: value for name, value in found.items() if value is not UNTOLD}  # type: ignore[misc]  # cells alone are left
 
 
-def _parsed(data: bytes) -> Row:
+def _decoded(data: bytes) -> _Record:
     try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return _RECORD.decode(data)
+    except _MALFORMED:
         # its text could quote the row
         raise Unread("malformed") from None
-    if not isinstance(found, dict):
-        raise Unread("malformed")
-    return found
 
 
-def _opened(data: bytes) -> tuple[Row, Types]:
-    """The event, and the types of the rows in it."""
-    found = _parsed(data)
-    if "op" in found:
-        return found, {}
-    event = found.get("payload")
-    if not isinstance(event, dict) or "op" not in event:
-        raise Unread("foreign")
-    fields = _fields(found.get("schema"))
-    row = fields.get("after") or fields.get("before") or {}
-    return event, _fields(row)
+def _types(schema: bytes) -> Types:
+    fields = _fields(_parsed(schema)) if schema else {}
+    return _fields(fields.get("after") or fields.get("before") or {})
+
+
+def _parsed(data: bytes) -> Json:
+    try:
+        return msgspec.json.decode(data)
+    except _MALFORMED:
+        raise Unread("malformed") from None
 
 
 def _key(data: bytes | None) -> tuple[Row, Types]:
-    """The columns of the record's key. Nothing if there is none."""
-    if data is None:
-        return {}, {}
-    found = _parsed(data)
-    if found.keys() == {"schema", "payload"}:
-        row = found["payload"]
-        return (row, _fields(found["schema"])) if isinstance(row, dict) else ({}, {})
-    return found, {}
+    """The columns of the record's key, and their types. Nothing if there is none, or none in JSON: the old row may do without."""
+    try:
+        found = _parsed(data) if data is not None else {}
+    except Unread:
+        found = {}
+    if isinstance(found, dict) and found.keys() == {"schema", "payload"}:
+        found, types = found["payload"], _fields(found["schema"])
+    else:
+        types = {}
+    return (found, types) if isinstance(found, dict) else ({}, {})
 
 
 def _fields(schema: Json) -> dict[str, dict[str, Json]]:
@@ -153,9 +180,8 @@ def _fields(schema: Json) -> dict[str, dict[str, Json]]:
     return {name: each for name, each in named if isinstance(name, str)}
 
 
-def _row(event: Row, which: str) -> Row | None:
+def _row(row: Json) -> Row | None:
     """A row of the event. MongoDB's connector has a text there, of which no columns can be read."""
-    row = event.get(which)
     if row is not None and not isinstance(row, dict):
         raise Unread("foreign")
     return row

@@ -69,6 +69,8 @@ class DebeziumFeed:
         """As the port says. A rebalance may refuse a commit for a while, though it leaves us the turn."""
         consumer, turn = self._consumer, self._turn
         assert isinstance(position, dict)
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + settings.CONFIRM_S
         while consumer is not None and turn is not None and not turn.over:
             news = {at: offset for at, offset in position.items() if turn.confirmed.get(at) != offset}
             if not news:
@@ -76,7 +78,7 @@ class DebeziumFeed:
             try:
                 await consumer.commit(news)
             except MovedOn as e:
-                if consumer.forgotten or self._stopped.is_set():
+                if consumer.forgotten or self._stopped.is_set() or loop.time() > ends:
                     raise Unavailable(f"another updater may have the turn: {e}") from e
                 await asyncio.sleep(settings.AGAIN_S)
             else:

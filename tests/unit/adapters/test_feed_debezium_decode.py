@@ -11,7 +11,7 @@ from feeds.recorded import CONNECTORS, FORMS, recording, table_topic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheupdater.adapters.feed_debezium.decode import Decoder, Told, Unread
+from cacheupdater.adapters.feed_debezium.decode import SCHEMAS_MAX, Decoder, Told, Unread
 from cacheupdater.adapters.feed_debezium.values import UNTOLD, cell, is_filler
 
 FIRST, SECOND = "7f0e9a52-0000-4000-8000-000000000001", "7f0e9a52-0000-4000-8000-000000000002"
@@ -89,6 +89,12 @@ def test_a_large_value_that_has_not_changed_is_not_told_as_its_placeholder():
     assert [{"id": 6}] in told
 
 
+def test_a_large_value_that_has_not_changed_is_told_as_the_old_row_has_it():
+    placed = {"id": 1, "note": "__debezium_unavailable_value"}
+    told = rows(Decoder(("id", "note")), "u", {"id": 1, "note": "long"}, placed)
+    assert told == [{"id": 1, "note": "long"}]
+
+
 def test_recorded_events_tell_when_they_were_committed(recorded):
     topic = table_topic(recorded[0], "items")
     record = next(each for each in recording(*recorded) if each.topic == topic)
@@ -153,8 +159,28 @@ def test_defaults_of_the_schema_count_as_filled_in():
     assert not is_filler(5, None)
 
 
+def test_a_schema_that_changes_changes_the_types_and_only_a_few_are_remembered():
+    decoder = Decoder(("id",))
+    for scale in range(3 * SCHEMAS_MAX):
+        field = {"field": "id", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal",
+                 "parameters": {"scale": str(scale)}}  # fmt: skip
+        schema = {"fields": [{"field": "after", "fields": [field]}]}
+        said = {"schema": schema, "payload": json.loads(event("c", None, {"id": "BQ=="}))}
+        [row] = decoder.told(None, json.dumps(said).encode()).rows
+        assert row["id"] == (f"0.{5:0{scale}}" if scale else "5")
+    assert len(decoder._types) <= SCHEMAS_MAX
+
+
 def test_a_deletion_without_an_old_row_tells_the_record_s_key():
     assert rows(Decoder(("id", "shelf")), "d") == [{"id": 1}]
+
+
+def test_a_deletion_whose_key_is_no_json_tells_what_its_old_row_tells():
+    said = Decoder(("id",)).told(b"Struct{id=1}", event("d", {"id": 1, "shelf": 0}, connector="mysql"))
+    assert said.rows == [{"id": 1}]
+    said = Decoder(("id",)).told(b"Struct{id=1}", event("d", {"id": 1, "shelf": 0}))
+    assert said.rows == [{"id": 1}], "a number that is no zero shows that the row is told"
+    assert Decoder(("id",)).told(b"7", event("d", None, connector="mysql")).rows == [{}]
 
 
 def test_an_update_that_changes_no_watched_column_tells_one_row():
