@@ -145,8 +145,8 @@ class Reader:
         notices.trouble(
             "feed_skipped",
             self.source,
-            f"{counted(skipped.records, 'record')} of source {self.source} tell no change ({skipped.reason}) and are passed over,"
-            f" the last one in {skipped.where}",
+            f"{counted(skipped.records, 'record')} passed over, with no change that can be read ({skipped.reason});"
+            f" the last one lies in {skipped.where}",
         )
 
     async def _put(self, batch: Batch, observer: Observer, notices: Notices) -> list[Safe]:
