@@ -319,5 +319,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ha
 
 
 def _said(error: Exception) -> str:
-    """The text of an error, or its type: timeouts have no text."""
+    """The text of an error, or its type."""
+    if isinstance(error, TimeoutError):
+        return "the brokers did not answer in time"
     return masking.foreign(str(error)) or type(error).__name__

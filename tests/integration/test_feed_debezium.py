@@ -268,10 +268,11 @@ async def test_a_column_of_a_type_that_is_not_read_is_found_though_it_is_null_in
 @pytest.fixture(scope="module")
 def guarded():
     """A broker with rights: what each user may is in its name."""
-    users = dict.fromkeys(("nobody", "reader", "member"), "secret")
+    users = dict.fromkeys(("nobody", "reader", "stranger", "member"), "secret")
     with KafkaServer(protocol="SASL_PLAINTEXT", users=users, properties=ACLS) as server:
         kafka_topics.done(kafka_topics.create(server.admin, "shop.public.items", partitions=1))
         server.grant("reader", "--operation", "Read", "--topic", "shop.public.items")
+        server.grant("stranger", "--operation", "Read", "--group", "feed")
         server.grant("member", "--operation", "Read", "--topic", "shop.public.items", "--group", "feed")
         yield server
 
@@ -281,6 +282,7 @@ def guarded():
     [
         ("nobody", "allow Read on the group"),
         ("reader", "allow Read on the group"),
+        ("stranger", "this user may not see it: allow Read on it"),
         ("member", "could be tried"),
     ],
 )

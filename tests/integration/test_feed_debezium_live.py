@@ -222,9 +222,7 @@ def test_a_killed_reader_s_successor_goes_on_and_loses_nothing(shop, updaters, t
     [reader] = eventually(lambda: [each for each in both if reads(each)])
     [other] = [each for each in both if each is not reader]
     shop.fill(other.emit)
-    changed = [
-        (shop.topics[0], key(each), event("u", None, {"id": each, "shelf": 7})) for each in range(1, 10)
-    ]
+    changed = [_updated(shop, each) for each in range(1, 10)]
     shop.run("UPDATE items SET shelf = 7")
     shop.send(*changed[:5])
     reader.kill()
@@ -235,6 +233,31 @@ def test_a_killed_reader_s_successor_goes_on_and_loses_nothing(shop, updaters, t
     print(f"at rest after {shop.at_rest():.1f} s")
     other.terminate()
     assert other.wait() == 0
+
+
+@pytest.mark.prove
+def test_a_reader_that_wakes_after_its_session_takes_nothing_from_its_successor(shop, updaters, tmp_path):
+    queue = {"url": f"sqlite:///{tmp_path}/queue.db?partitions=4&session_timeout=2s"}
+    both = [updaters.make(shop.settings(queue)).start() for _ in range(2)]
+    [reader] = eventually(lambda: [each for each in both if reads(each)])
+    [other] = [each for each in both if each is not reader]
+    shop.fill(other.emit)
+    reader.pause()
+    shop.run("UPDATE items SET shelf = 7 WHERE id <= 5")
+    shop.send(*(_updated(shop, each) for each in range(1, 6)))
+    eventually(lambda: reads(other))
+    shop.at_rest()
+    reader.resume()
+    eventually(lambda: not reads(reader))
+    assert reads(other)
+    shop.run("UPDATE items SET shelf = 8")
+    shop.send(*(_updated(shop, each, 8) for each in range(1, 10)))
+    print(f"at rest after {shop.at_rest():.1f} s")
+    assert (reads(reader), reads(other)) == (False, True)
+
+
+def _updated(shop, each, shelf=7):
+    return shop.topics[0], key(each), event("u", None, {"id": each, "shelf": shelf})
 
 
 def test_an_updater_that_was_away_reads_what_it_has_missed(shop, updaters):

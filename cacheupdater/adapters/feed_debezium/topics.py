@@ -53,7 +53,8 @@ def topic_of(table: str, topics: Collection[str], prefix: str) -> str:
     there = f"those of the prefix are {_shown(ours)}" if ours else f"no topic at all begins with {prefix}."
     raise Misconfigured(
         f"no topic tells the table {table}; {there}. Debezium makes a topic with the first event of a table: let the connector"
-        f" include the table and change a row, or make the topic by hand; and prefix must be the connector's topic.prefix"
+        f" include the table and change a row, or make the topic by hand. Prefix must be the connector's topic.prefix."
+        f" If the topic is there, this user may not see it: allow Read on it"
     )
 
 
