@@ -34,7 +34,6 @@ from scaling_topics import KEPT, RATE, Load, fill
 from table import row
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue
-from cacheupdater.adapters.queue_kafka.settings import SESSION
 from cacheupdater.cli.serve import GC_OBJECTS
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
@@ -43,6 +42,7 @@ from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
 from cacheupdater.core.namespace import Namespace
 from cacheupdater.core.policy import Fixed
+from cacheupdater.kafka_group.settings import SESSION
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.kafka_server import KafkaServer
 from cacheupdater.pipeline.intake import take_in

@@ -9,7 +9,7 @@ adapter and its fake.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ class Changed(NamedTuple):
     ]  # as it was and as it is: one of them, or both if columns that the feed watches may have changed
 
 
+class Skipped(NamedTuple):
+    """Records that tell no change and were passed over, so that the feed goes on."""
+
+    reason: Literal["malformed", "foreign"]  # no JSON, or not what the feed reads
+    records: int
+    where: str  # the place of the last one, for people; nothing that it holds
+
+
 class Batch(NamedTuple):
     """What a feed tells at once: changes in the order of their commits, and of whole transactions or parts of one."""
 
@@ -46,6 +54,7 @@ class Batch(NamedTuple):
         str
     ] = ()  # tables of which any row may have changed: a truncate, or changes that were lost
     why: str = ""  # why `emptied`, for people
+    skipped: Sequence[Skipped] = ()  # one for each reason
 
 
 class Watched(NamedTuple):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INSTALLS = (
     "Make what the feeds of the file need in their databases: a publication and a slot (replication), or an outbox and triggers"
-    " (notify). What is there already stays. Install again after the tables of `changes:` have changed."
+    " (notify). For poll and debezium there is nothing to make. What is there already stays. Install again after the tables of `changes:` have changed."
 )
 REMOVES = "Remove all that install has made. Stop the updaters first, or they complain."
 

@@ -13,7 +13,7 @@ from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, Streams
 from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url, database_url
 from cacheupdater.core.hosts import is_local
-from cacheupdater_client.protocol.broker import uses_tls
+from cacheupdater_client.protocol.broker import parse_cluster, uses_tls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from cacheupdater.config.document import Document
     from cacheupdater.config.models import SourceSection
     from cacheupdater.config.queues import QueueConfig
+    from cacheupdater_client.protocol.broker import Address
 
 _OPENLY = "leaves this machine in clear text, for anybody on the way to read"
+_TOKEN = f"its token {_OPENLY}: write tls=true, or ca=FILE"
 _SECRETS = {"password", "sentinel_password"}
 
 
@@ -47,12 +49,18 @@ def warn_of_clear_text(
         said = database_url.parts(queue.address.url)
         if said.has_password and not said.local:
             document.warn(("queue", "url"), f"its password {_OPENLY}: write tls=verify, or leave tls=off out")
-    if isinstance(queue, KafkaQueueConfig):
-        options = queue.address.options
-        local = all(is_local(each.rpartition(":")[0]) for each in queue.address.servers)
-        # SCRAM proves a password without sending it, and PLAIN is refused without TLS
-        if "token_file" in options and not uses_tls(options) and not local:
-            document.warn(("queue", "url"), f"its token {_OPENLY}: write tls=true, or ca=FILE")
+    if isinstance(queue, KafkaQueueConfig) and _token_openly(queue.address):
+        document.warn(("queue", "url"), _TOKEN)
+    for name, source in sources.items():
+        feed = source.changes and source.changes.debezium
+        if feed and _token_openly(parse_cluster(feed.url)):
+            document.warn(("sources", name, "changes", "debezium", "url"), _TOKEN)
+
+
+def _token_openly(address: Address) -> bool:
+    """Whether a token goes over a network in clear text. SCRAM proves a password without sending it; PLAIN needs TLS."""
+    local = all(is_local(each.rpartition(":")[0]) for each in address.servers)
+    return "token_file" in address.options and not uses_tls(address.options) and not local
 
 
 def _openly(url: Url) -> bool:

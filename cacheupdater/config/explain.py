@@ -84,9 +84,16 @@ def _suggestion(home: type[BaseModel], name: str) -> str:
 
 def _sections(home: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in home.model_fields.items():
-        for part in (field.annotation, *get_args(field.annotation)):
+        for part in _parts(field.annotation):
             if isinstance(part, type) and issubclass(part, BaseModel):
                 yield name, part
+
+
+def _parts(annotation: object) -> Iterator[object]:
+    """A type and all types that it is made of: `Annotated[Section, ...] | None` has the section in its second layer."""
+    yield annotation
+    for each in get_args(annotation):
+        yield from _parts(each)
 
 
 def _model_at(model: type[BaseModel], loc: Path) -> type[BaseModel]:

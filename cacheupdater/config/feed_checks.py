@@ -66,10 +66,14 @@ def _check_feed(document: Document, name: str, source: SourceSection, feed: Feed
     if len(said) != 1:
         has = f"has {' and '.join(said)}" if said else "names no feed"
         document.refuse(path, f"{has}; write one of {_KINDS}, such as `changes: replication`")
+    elif feed.debezium:
+        return  # Kafka is asked, whatever the database is
     elif source.url is None:
         document.refuse(path, f"source {shown(name)} has no url, and its database must be asked for changes")
     elif said[0] != "poll" and (database := database_url.parts(source.url.reveal()).database) != "postgresql":
-        document.refuse(path, f"{said[0]} is for PostgreSQL, and this source is {database}; use poll")
+        document.refuse(
+            path, f"{said[0]} is for PostgreSQL, and this source is {database}; use poll or debezium"
+        )
 
 
 class _Checks(NamedTuple):
@@ -90,6 +94,8 @@ class _Checks(NamedTuple):
             return
         if change.sql and change.key:
             self._refuse("has key and sql; a statement finds the keys by itself, so remove key")
+        elif change.sql and self.source.url is None:
+            self._refuse("runs on the source's database, and the source has no url", "sql")
         elif change.sql:
             self._check_statement(change.sql)
         else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from cacheupdater.config.fields import Duration, Interval, Rate, Text, short_feed
+from cacheupdater.config.fields import Brokers, Duration, Interval, Rate, Text, short_feed
 from cacheupdater.config.section import Section
 
 if TYPE_CHECKING:
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 _WORD = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 # PostgreSQL takes no other names for slots, and folds others of publications and tables that are not quoted
 _LOWER = r"^[a-z_][a-z0-9_]{0,62}$"
+# What Kafka allows in the names of topics and groups
+_KAFKA = r"^[A-Za-z0-9._-]{1,200}$"
 TABLE = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$"
 
 Word: TypeAlias = Annotated[Text, StringConstraints(pattern=_WORD)]
 Lower: TypeAlias = Annotated[Text, StringConstraints(pattern=_LOWER)]
 Table: TypeAlias = Annotated[Text, StringConstraints(pattern=TABLE)]
+KafkaName: TypeAlias = Annotated[Text, StringConstraints(pattern=_KAFKA)]
 
 
 class ReplicationSection(Section):
@@ -52,12 +55,26 @@ class PollSection(Section):
     """Rows. The questions have a budget of their own, beside that of the loads."""
 
 
+class DebeziumSection(Section):
+    """Topics of Kafka that a connector of Debezium writes, as JSON."""
+
+    url: Brokers = Field(
+        description="the brokers, as in the URL of a queue but without a topic, such as kafka://kafka-1:9092"
+    )
+    prefix: KafkaName = Field(
+        description="the connector's topic.prefix, with which the names of its topics begin"
+    )
+    group: KafkaName = "cacheupdater-feed"
+    """The consumer group, which keeps the place. Each Redis that is kept fresh from these topics needs its own."""
+
+
 class FeedSection(Section):
     """The feed of a source: exactly one of these."""
 
     replication: ReplicationSection | None = None
     notify: NotifySection | None = None
     poll: PollSection | None = None
+    debezium: DebeziumSection | None = None
 
     @property
     def kind(self) -> str:
@@ -81,5 +98,8 @@ class ChangeSection(Section):
         named = self.key or {}
         return tuple(named.get(capture, capture) for capture in captures)
 
+
+SHORT = tuple(name for name in FeedSection.model_fields if name != "debezium")
+"""Those that need no settings, so their name is enough."""
 
 Feed: TypeAlias = Annotated[FeedSection, BeforeValidator(short_feed)]

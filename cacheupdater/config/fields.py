@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, InstanceOf, StringConstraints
 from cacheupdater import masking
 from cacheupdater.config import units
 from cacheupdater.config.addresses import Address, TcpAddress, host_port, listen_address
-from cacheupdater.config.queues import queue_url
+from cacheupdater.config.queues import brokers_url, queue_url
 from cacheupdater.config.secrets import Url
 from cacheupdater.core import cache_url as redis_url
 from cacheupdater.core import database_url
@@ -159,6 +159,7 @@ MissingShare: TypeAlias = Annotated[float, BeforeValidator(missing_share)]
 StateFile: TypeAlias = Annotated[Text, StringConstraints(pattern=r"[^/]$")]
 CacheUrl: TypeAlias = Annotated[Url, BeforeValidator(cache_url)]
 SourceUrl: TypeAlias = Annotated[Url, BeforeValidator(source_url)]
+Brokers: TypeAlias = Annotated[str, BeforeValidator(brokers_url)]
 QueueUrl: TypeAlias = Annotated[str, BeforeValidator(queue_url)]
 Listen: TypeAlias = Annotated[Address, BeforeValidator(listen_address)]
 Target: TypeAlias = Annotated[float, BeforeValidator(target)]

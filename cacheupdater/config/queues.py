@@ -1,6 +1,6 @@
 """Where hints come from: `memory://` for one process; `kafka://`, the streams of a Redis, or tables of a SQL database for many.
 
-The models check a URL here, and `load` turns it into a `QueueConfig` for the service. The grammars of kafka:// and redis:// are
+The models check a URL here (that of a feed's brokers too), and `load` turns it into a `QueueConfig` for the service. The grammars of kafka:// and redis:// are
 the client's (`broker` and `streams` of `cacheupdater_client.protocol`), so that both ends of a queue are written the same way.
 `core.depot_url` has that of a SQL database, which clients reach through a collector only.
 """
@@ -96,6 +96,13 @@ def queue_url(value: object) -> str:
         _sql(text)
     elif text != "memory://":
         raise ValueError(f"is no queue; use {_FORMS}")
+    return text
+
+
+def brokers_url(value: object) -> str:
+    """The URL, if it names the brokers of a cluster and no topic. Otherwise raises ValueError."""
+    text = value if isinstance(value, str) else ""
+    broker.parse_cluster(text)
     return text
 
 

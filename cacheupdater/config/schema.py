@@ -61,6 +61,7 @@ _FORMS: Mapping[Callable[..., object], JsonSchemaValue] = {
     fields.max_age: {**_text(_DURATION, "30s"), "minLength": 2},
     fields.cache_url: _address("|".join(sorted(cache_url.SCHEMES)), "redis://127.0.0.1:6379/0"),
     fields.source_url: _address("|".join(_DRIVERS), "postgresql+asyncpg://db:5432/shop"),
+    queues.brokers_url: _text("^kafka://[^/?]+/?([?].+)?$", "kafka://kafka-1:9092"),
     queues.queue_url: _text(
         f"^memory://$|^kafka://[^/]+/.|^({'|'.join(map(re.escape, streams.SCHEMES))})://.+[?&]stream=."
         f"|^({'|'.join(map(re.escape, depot_url.SCHEMES))})://.",
@@ -107,7 +108,7 @@ class _OfTheFile(GenerateJsonSchema):
         if function in {fields.short_ttl, fields.short_fail_safe}:
             return {"anyOf": [_FORMS[units.duration], self.generate_inner(inner)]}
         if function is fields.short_feed:
-            names = _or_variable({"enum": list(feeds.FeedSection.model_fields)})
+            names = _or_variable({"enum": list(feeds.SHORT)})
             return {"anyOf": [*names["anyOf"], self.generate_inner(inner)]}
         if function is fields.short_backlog:
             return {"anyOf": [*_whole({"type": "int"})["anyOf"], self.generate_inner(inner)]}

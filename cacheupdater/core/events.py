@@ -42,6 +42,7 @@ OurEvent: TypeAlias = Literal[
     "spill_failed",
     "feed_down",
     "feed_swept",
+    "feed_skipped",
 ]
 
 Event: TypeAlias = QueueEvent | OurEvent
@@ -77,5 +78,6 @@ EVENTS: Mapping[str, str] = {
     "clock_off": "a client's clock is more than 5 s off ours, so the age of its hints is uncertain",
     "feed_down": "the changes that this source tells cannot be read; they wait there, and old values are found by policy and ttl only",
     "feed_swept": "all keys of this namespace in Redis counted as changed: a table was truncated, or changes were lost",
+    "feed_skipped": "records in the topics of this source tell no change, and are passed over: they are not JSON, or not Debezium's",
     "spill_failed": "the disk of a collector's spill is full or faulty; the collector goes on as without a spill, and tries again every 5 s",
 }

@@ -81,6 +81,7 @@ Metric = Literal[
     "feed_changes",  # counter by source: changed rows that the feed has told
     "feed_keys",  # counter by source: keys that these rows concern
     "feed_unmapped",  # counter by source: rows that did not tell a column of a key, or whose values cannot stand in a key
+    "feed_skipped",  # counter by source and reason: events that tell no change and were passed over
     "feed_lag_seconds",  # histogram by source: from a commit until its change was read
     "feed_waiting",  # gauge by source: what waits there for the reader: bytes, rows or messages
     "config_last_reload_successful",  # gauge: 1, or 0 after a refused reload

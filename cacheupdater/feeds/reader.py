@@ -12,6 +12,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core.words import counted
 from cacheupdater.errors import CacheUpdaterError, Unavailable, first_error
 from cacheupdater.feed_ports import SILENCE_MAX
 from cacheupdater.feeds.ledger import Ledger
@@ -21,7 +22,7 @@ from cacheupdater.feeds.sweep import AGAIN_S, sweep
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cacheupdater.feed_ports import Batch, Feed
+    from cacheupdater.feed_ports import Batch, Feed, Skipped
     from cacheupdater.feeds.ledger import Safe
     from cacheupdater.feeds.lookups import Lookups
     from cacheupdater.feeds.row_keys import RowKeys
@@ -128,6 +129,10 @@ class Reader:
             self.told = self.told._replace(spoke=clock())
             if batch.changes:
                 self._note(batch, observer, wall())
+            for skipped in batch.skipped:
+                self._note_skipped(skipped, observer, notices)
+            if batch.changes and not batch.skipped:
+                notices.over("feed_skipped", self.source)
             safe = await self._put(batch, observer, notices)
             self._ledger.add(safe, batch.position)
             while len(self._ledger) >= BATCHES_MAX:  # noqa: ASYNC110  confirmed by the clock, not by an event
@@ -139,6 +144,15 @@ class Reader:
             lag = max(0.0, now - batch.committed)
             self.told = self.told._replace(lag=lag)
             observer.measure("feed_lag_seconds", lag, label=self.source)
+
+    def _note_skipped(self, skipped: Skipped, observer: Observer, notices: Notices) -> None:
+        observer.count("feed_skipped", skipped.records, label=self.source, reason=skipped.reason)
+        notices.trouble(
+            "feed_skipped",
+            self.source,
+            f"{counted(skipped.records, 'record')} passed over, with no change that can be read ({skipped.reason});"
+            f" the last one lies in {skipped.where}",
+        )
 
     async def _put(self, batch: Batch, observer: Observer, notices: Notices) -> list[Safe]:
         """The keys of one batch are on their way."""

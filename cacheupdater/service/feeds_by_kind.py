@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.encryption import Tls
 from cacheupdater.service.feed_rules import rules_of, watched
+from cacheupdater_client.protocol.broker import parse_cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from cacheupdater.adapters import feed_notify, feed_poll, feed_replication
+    from cacheupdater.adapters import feed_debezium, feed_notify, feed_poll, feed_replication
     from cacheupdater.adapters.loader_sql import SqlSource
-    from cacheupdater.config.feeds import NotifySection, PollSection, ReplicationSection
+    from cacheupdater.config.feeds import DebeziumSection, NotifySection, PollSection, ReplicationSection
     from cacheupdater.config.models import SourceSection
     from cacheupdater.config.settings import Config
     from cacheupdater.feed_ports import Feed, Installable
@@ -38,6 +39,10 @@ def feed_of(config: Config, source: SourceSection) -> Feed:
         from cacheupdater.adapters.feed_notify import NotifyFeed  # noqa: PLC0415
 
         return NotifyFeed(_notify(config, source, said.notify))
+    if said.debezium:
+        from cacheupdater.adapters.feed_debezium import DebeziumFeed  # noqa: PLC0415
+
+        return DebeziumFeed(_debezium(config, source, said.debezium))
     assert said.poll is not None
     from cacheupdater.adapters.feed_marks_redis import RedisMarks  # noqa: PLC0415
     from cacheupdater.adapters.feed_poll import PollFeed  # noqa: PLC0415
@@ -67,6 +72,11 @@ def _installable(config: Config, source: SourceSection) -> Installable:
         from cacheupdater.adapters.feed_notify import NotifyInstallation  # noqa: PLC0415
 
         return NotifyInstallation(_notify(config, source, said.notify))
+    if said.debezium:
+        from cacheupdater.adapters.feed_debezium import DebeziumChecks  # noqa: PLC0415
+        from cacheupdater.adapters.topic_kafka import unreadable  # noqa: PLC0415
+
+        return DebeziumChecks(_debezium(config, source, said.debezium), unreadable)
     assert said.poll is not None
     from cacheupdater.adapters.feed_poll import PollChecks  # noqa: PLC0415
 
@@ -101,6 +111,12 @@ def _poll(config: Config, source: SourceSection, said: PollSection) -> feed_poll
     columns = {rule.table: change.column or "" for rule, change in rules_of(config, source.name)}
     tables = [PollTable(each, columns[each.table], said.every) for each in watched(config, source.name)]
     return PollSettings(tables, overlap=said.overlap, rows_per_second=said.budget)
+
+
+def _debezium(config: Config, source: SourceSection, said: DebeziumSection) -> feed_debezium.DebeziumSettings:
+    from cacheupdater.adapters.feed_debezium import DebeziumSettings  # noqa: PLC0415
+
+    return DebeziumSettings(parse_cluster(said.url), said.prefix, said.group, watched(config, source.name))
 
 
 def _database(source: SourceSection) -> SqlSource:

@@ -15,6 +15,7 @@ from cacheupdater.errors import Misconfigured
 from cacheupdater.service.components import Components
 from cacheupdater.service.importable import import_problem
 from cacheupdater.service.places import unusable
+from cacheupdater_client.protocol import broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cacheupdater.config.problems import Path
     from cacheupdater.config.queues import QueueConfig
     from cacheupdater.config.settings import Config
+    from cacheupdater_client.protocol.broker import Address
 
 
 def refusals(config: Config) -> Iterator[tuple[Path, str]]:
@@ -36,6 +38,7 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
     except Misconfigured as e:
         yield ("cache", "url"), str(e)
     yield from unusable(config)
+    yield from _of_brokers(config)
     broken: set[str] = set()
     for source in config.sources.values():
         try:
@@ -56,17 +59,26 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
 def _queue_problem(queue: QueueConfig) -> str:
     if isinstance(queue, SqlQueueConfig):
         return _depot_problem(queue)
-    if not isinstance(queue, KafkaQueueConfig):
-        return ""
+    return _kafka_problem(queue.address) if isinstance(queue, KafkaQueueConfig) else ""
+
+
+def _kafka_problem(address: Address) -> str:
     if find_spec("aiokafka") is None:
         return "needs aiokafka: pip install 'cacheupdater[kafka]'"
-    from cacheupdater_client.protocol import broker  # noqa: PLC0415  reads the files of a topic's URL
 
     try:
-        broker.connection(queue.address)
+        broker.connection(address)
     except (OSError, ValueError) as e:
         return f"a file that it names cannot be used: {e}"
     return ""
+
+
+def _of_brokers(config: Config) -> Iterator[tuple[Path, str]]:
+    """The brokers of feeds."""
+    for name, source in config.sources.items():
+        feed = source.changes and source.changes.debezium
+        if feed and (problem := _kafka_problem(broker.parse_cluster(feed.url))):
+            yield ("sources", name, "changes", "debezium", "url"), problem
 
 
 def _depot_problem(queue: SqlQueueConfig) -> str:

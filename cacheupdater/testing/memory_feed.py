@@ -18,7 +18,7 @@ from cacheupdater.feed_ports import SILENCE_MAX, Batch, Changed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from cacheupdater.feed_ports import Cells, Position
+    from cacheupdater.feed_ports import Cells, Position, Skipped
 
 TURN_S = 1.0  # seconds between two looks whether it is our turn
 EVENTS_MAX = 1000  # changes of a batch, as in the real feeds
@@ -30,6 +30,7 @@ class MemoryTransaction:
     def __init__(self) -> None:
         self.changes: list[Changed] = []
         self.emptied: list[str] = []
+        self.skipped: list[Skipped] = []
 
     def change(self, table: str, *rows: Cells) -> None:
         """A row as it is now, or as it was and as it is."""
@@ -39,6 +40,10 @@ class MemoryTransaction:
         """Any row of the table may have gone."""
         self.emptied.append(table)
 
+    def skip(self, skipped: Skipped) -> None:
+        """Records that tell no change."""
+        self.skipped.append(skipped)
+
 
 class _Commit(NamedTuple):
     position: int
@@ -46,6 +51,7 @@ class _Commit(NamedTuple):
     committed: float | None
     emptied: Sequence[str] | None  # None: all tables that a feed watches
     why: str
+    skipped: Sequence[Skipped] = ()
 
 
 class MemoryLog:
@@ -64,7 +70,7 @@ class MemoryLog:
         transaction = MemoryTransaction()
         yield transaction
         why = "the table was truncated" if transaction.emptied else ""
-        self._append(transaction.changes, committed, transaction.emptied, why)
+        self._append(transaction.changes, committed, transaction.emptied, why, skipped=transaction.skipped)
 
     def lose(self, why: str) -> None:
         """Forgets all that is not confirmed, and ends the connection of whoever reads."""
@@ -88,9 +94,11 @@ class MemoryLog:
         committed: float | None,
         emptied: Sequence[str] | None,
         why: str,
+        *,
+        skipped: Sequence[Skipped] = (),
     ) -> None:
         self.end += 1
-        self.commits.append(_Commit(self.end, changes, committed, emptied, why))
+        self.commits.append(_Commit(self.end, changes, committed, emptied, why, skipped))
         for feed in self.feeds:
             feed.rung.set()
 
@@ -161,6 +169,7 @@ class MemoryFeed:
         """Whole commits, as many as a batch holds, or a part of one that is larger than a batch."""
         changes: list[Changed] = []
         emptied: list[str] = []
+        skipped: list[Skipped] = []
         why, committed, seen = "", None, False
         for commit in self._log.commits:
             if commit.position <= self._given:
@@ -173,9 +182,11 @@ class MemoryFeed:
             if self._part < len(commit.changes):
                 break
             emptied += self._tables if commit.emptied is None else commit.emptied
+            skipped += commit.skipped
             why = commit.why or why
             self._given, self._part = commit.position, 0
-        return Batch(changes, self._given, committed, tuple(dict.fromkeys(emptied)), why) if seen else None
+        tables = tuple(dict.fromkeys(emptied))
+        return Batch(changes, self._given, committed, tables, why, skipped) if seen else None
 
     def _refuse_if_down(self) -> None:
         if self._log.down:

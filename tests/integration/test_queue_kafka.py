@@ -25,6 +25,7 @@ from brokers.world import KafkaWorld
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue, batches, inboxes, settings, unpacking
 from cacheupdater.errors import Misconfigured, Stuck, Unavailable
+from cacheupdater.kafka_group import settings as of_group
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.kafka_properties import ACLS
 from cacheupdater.local.kafka_server import KafkaServer
@@ -41,7 +42,7 @@ SHORT = 1.0  # s of session, where a test waits for its end
 @pytest.fixture
 def young_metadata(monkeypatch):
     """Added partitions are noticed after a second."""
-    monkeypatch.setattr(settings, "METADATA_AGE", 1.0)
+    monkeypatch.setattr(of_group, "METADATA_AGE", 1.0)
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ async def second(world, **options):
 
 async def die(queue):
     """As kill -9 looks to the group: the connections break and nobody has left."""
-    queue._member._consumer._coordinator._maybe_leave_group = _nothing
+    queue._member._consumer._consumer._coordinator._maybe_leave_group = _nothing
     await queue.close()
 
 
@@ -253,7 +254,7 @@ async def test_a_topic_made_anew_under_a_full_lane_is_read(world, owner, monkeyp
 
 
 async def test_a_partition_without_a_leader_blinds_nobody_for_the_others(world, owner, monkeypatch):
-    cluster = world.queue._member._consumer._client.cluster
+    cluster = world.queue._member._consumer._consumer._client.cluster
     leader = cluster.leader_for_partition
     monkeypatch.setattr(cluster, "leader_for_partition", lambda at: -1 if at.partition == 0 else leader(at))
     await world.send(1, b"a")
@@ -458,7 +459,7 @@ async def test_a_static_member_that_restarts_within_its_session_moves_nothing(ka
         await other.queue.close()
         again = await second(world, instance="b")
         await until(lambda: set(again.gained) == had)
-        await asyncio.sleep(world.session / settings.HEARTBEATS * 3)
+        await asyncio.sleep(world.session / of_group.HEARTBEATS * 3)
         assert mine.rounds == rounds
         assert mine.gained == epochs
 
@@ -478,7 +479,7 @@ async def test_a_member_that_the_group_forgot_cannot_commit_and_joins_again(worl
     await world.send(0, b"a")
     (message,) = await asyncio.wait_for(world.queue.fetch(0, 1), SOON)
     old = owner.gained[0]
-    coordinator = world.queue._member._consumer._coordinator
+    coordinator = world.queue._member._consumer._consumer._coordinator
     coordinator.member_id = "nobody"  # as after a pause that was longer than the session
     await world.queue.commit(0, epoch=old.epoch, done=message.offset + 1)
     assert world.observer.total("commit_failures", reason="rebalance") == 1
@@ -488,7 +489,7 @@ async def test_a_member_that_the_group_forgot_cannot_commit_and_joins_again(worl
 
 async def test_a_commit_that_a_rebalance_overtakes_sets_nobody_back(world, owner, monkeypatch):
     """As of an updater that was frozen: its coordinator is taken for dead, and is found when the partitions belong to others."""
-    monkeypatch.setattr(settings, "COMMIT_WITHIN", SOON)
+    monkeypatch.setattr(of_group, "COMMIT_WITHIN", SOON)
     tried = unreachable(world.queue, monkeypatch)
     await world.send(0, b"a")
     (message,) = await asyncio.wait_for(world.queue.fetch(0, 1), SOON)
@@ -506,7 +507,7 @@ async def test_a_commit_that_a_rebalance_overtakes_sets_nobody_back(world, owner
 def unreachable(queue, monkeypatch):
     """No commit reaches the coordinator; set once one was tried."""
     tried = asyncio.Event()
-    coordinator = queue._member._consumer._coordinator
+    coordinator = queue._member._consumer._consumer._coordinator
     send = coordinator._send_req
 
     async def failing(request):
@@ -524,7 +525,7 @@ async def test_a_coordinator_that_still_loads_the_group_has_not_forgotten_it(wor
         await world.send(0, b"%d" % n)
     await owner.read(0, 3)
     old = owner.gained[0]
-    coordinator = world.queue._member._consumer._coordinator
+    coordinator = world.queue._member._consumer._consumer._coordinator
     send, loaded, asked = coordinator._send_req, asyncio.Event(), asyncio.Event()
 
     async def failing(request):
@@ -546,7 +547,7 @@ async def test_a_coordinator_that_still_loads_the_group_has_not_forgotten_it(wor
 async def test_a_right_that_was_gone_for_one_heartbeat_costs_a_rebalance_and_no_more(
     world, owner, monkeypatch
 ):
-    coordinator = world.queue._member._consumer._coordinator
+    coordinator = world.queue._member._consumer._consumer._coordinator
     beat, denied = coordinator._do_heartbeat, asyncio.Event()
 
     async def failing():

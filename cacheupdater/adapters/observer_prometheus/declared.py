@@ -121,6 +121,10 @@ _FED = {
     "refreshed": "somebody reads the key: it is loaded at once",
     "removed": "nobody reads the key: its value is removed",
 }
+_FEED_SKIPPED = {
+    "malformed": "the record is no object in JSON: the topic has another format, such as Avro",
+    "foreign": "the record is not in Debezium's envelope: another program has written it, or a transform has flattened it",
+}
 _COMMIT_FAILURES = {
     "rebalance": "the partitions belong to other updaters by now, which read the rest again",
     "unavailable": "the broker did not take the commit; it is tried again",
@@ -251,6 +255,13 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         "Rows that did not tell a column of a key, or whose values cannot stand in a key.",
         "feed",
     ),
+    "feed_skipped": Declared(
+        "counter",
+        "Records of Debezium's topics that tell no change and were passed over.",
+        "feed",
+        reason="reason",
+        reasons=_FEED_SKIPPED,
+    ),
     "feed_lag_seconds": Declared(
         "histogram",
         "From a commit, by the database's clock, until its change was read here.",
@@ -259,7 +270,7 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
     ),
     "feed_waiting": Declared(
         "gauge",
-        "What waits at the source for the reader: bytes of WAL (replication), rows (notify). 0 in an updater that does not read it.",
+        "What waits at the source for the reader: bytes of WAL (replication), rows (notify), records (debezium). 0 in an updater that does not read it.",
         "feed",
     ),
     "source_slots": Declared(

@@ -25,6 +25,7 @@ from cacheupdater.adapters.queue_kafka.ownership import Impostors, Ownership
 from cacheupdater.adapters.queue_kafka.unpacking import Unpacking
 from cacheupdater.adapters.queue_kafka.watch import Watch
 from cacheupdater.errors import CacheUpdaterError, Stuck, Unavailable
+from cacheupdater.kafka_group.settings import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
@@ -48,7 +49,7 @@ class KafkaQueue:
         address: Address,
         *,
         group: str,
-        session: float = settings.SESSION,
+        session: float = SESSION,
         instance: str | None = None,
         observer: Observer,
         notices: Troubles,

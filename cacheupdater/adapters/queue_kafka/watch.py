@@ -15,6 +15,7 @@ from cacheupdater.adapters.queue_kafka import settings
 from cacheupdater.adapters.queue_kafka.member import Denied
 from cacheupdater.adapters.queue_kafka.stall import Place, Sight, Stall
 from cacheupdater.errors import Stuck, Unavailable
+from cacheupdater.kafka_group import settings as of_group
 
 if TYPE_CHECKING:
     from cacheupdater.adapters.queue_kafka.member import Member
@@ -124,7 +125,7 @@ class Watch:
             self._stray_since = None
         elif self._stray_since is None:
             self._stray_since = now
-        elif now - self._stray_since > settings.METADATA_AGE + LOOK_EVERY:
+        elif now - self._stray_since > of_group.METADATA_AGE + LOOK_EVERY:
             self._stray_since = None
             log.info("the added partitions of topic %s have no owners; asking for a rebalance", self._topic)
             self._member.rejoin()

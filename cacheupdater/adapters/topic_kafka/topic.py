@@ -1,6 +1,6 @@
 """Inspects a Kafka topic for an operator (does it exist, does it suit hints, may we read it?), and creates one.
 
-`cacheupdater check --connect` calls `inspect`, and `cacheupdater topic create` calls `create`. No other part of the updater
+`cacheupdater check --connect` calls `inspect`, and `unreadable` for the topics of a feed; `cacheupdater topic create` calls `create`. No other part of the updater
 makes a topic. Each call has its own connections to the cluster (`cluster`), for a limited time. `settings` decides what suits
 hints. The checks change nothing: the record that they read stays, their heartbeat is of a member that does not exist, and
 they ask for a topic in a way that never makes it.
@@ -33,7 +33,7 @@ from cacheupdater.adapters.topic_kafka.cluster import reached
 from cacheupdater.errors import Misconfigured, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from cacheupdater.adapters.topic_kafka.cluster import Cluster
     from cacheupdater_client.protocol.broker import Address
@@ -101,6 +101,20 @@ async def inspect(address: Address, group: str) -> Topic:
         away=[*topic.away, *(str(each) for each in refusals if isinstance(each, Unavailable))],
         notes=[*topic.notes, *cluster.silent],
     )
+
+
+async def unreadable(address: Address, topics: Collection[str], group: str) -> Sequence[str]:
+    """Why members of this group could not read these topics, which exist; nothing if they can. Raises as `inspect`."""
+    found: list[Misconfigured | Unavailable | None] = []
+    try:
+        async with asyncio.timeout(INSPECT_S), reached(address) as cluster:
+            for topic in sorted(topics):
+                leaders = _led(await described(cluster, topic) or ())
+                found.append(await rights.read(cluster, topic, leaders))
+            found.append(await rights.join(cluster, group))
+    except TimeoutError as e:
+        raise Unavailable(f"the brokers of {address} did not answer within {INSPECT_S:g} s") from e
+    return [str(each) for each in found if each is not None]
 
 
 async def create(
@@ -174,7 +188,7 @@ async def _looked_at(cluster: Cluster, name: str) -> tuple[Topic, Mapping[int, i
     if found is None:
         raise Misconfigured(f"there is no topic {name}: `cacheupdater topic create` makes it")
     said = await _said(cluster, name)
-    leaders = {number: leader for number, leader, _, _ in found if leader != _NO_LEADER}
+    leaders = _led(found)
     replicas = min((replicas for _, _, replicas, _ in found), default=0)
     behind = sum(in_step < replicas for _, _, replicas, in_step in found)
     away, notes = [], []
@@ -192,6 +206,11 @@ async def _looked_at(cluster: Cluster, name: str) -> tuple[Topic, Mapping[int, i
         notes += settings.odd(said)
     wrong = list(settings.wrong(said)) if said else []
     return Topic(len(found), replicas, said or {}, wrong, away, notes), leaders
+
+
+def _led(found: Sequence[tuple[int, int, int, int]]) -> Mapping[int, int]:
+    """The leader of each partition that has one."""
+    return {number: leader for number, leader, _, _ in found if leader != _NO_LEADER}
 
 
 async def _said(cluster: Cluster, name: str) -> Mapping[str, str] | None:

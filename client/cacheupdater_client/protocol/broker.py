@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 FORM = "kafka://host:9092,host:9092/topic"
+CLUSTER_FORM = "kafka://host:9092,host:9092"
 SERVERS_MAX = 32  # any one of them suffices to find the others
 SECURITY = ("ca", "cert", "key", "tls", "sasl", "username", "password_file", "token_file")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -42,7 +43,7 @@ class Address(NamedTuple):
     """One topic of one cluster, and how to reach it."""
 
     servers: tuple[str, ...]
-    topic: str
+    topic: str  # empty, if the cluster alone is meant
     options: Mapping[str, str]
 
     def __str__(self) -> str:
@@ -54,20 +55,32 @@ class Address(NamedTuple):
 
 def parse(url: str, *, options: Collection[str] = ()) -> Address:
     """The address that a URL names; ValueError says what is wrong. `options` are allowed beside those of TLS and SASL."""
+    address = _parsed(url, options, FORM)
+    if not _TOPIC.fullmatch(address.topic) or address.topic in {".", ".."}:
+        raise ValueError(f"names no topic, or one that Kafka does not allow; write {FORM}")
+    return address
+
+
+def parse_cluster(url: str) -> Address:
+    """The cluster that a URL without a topic names; ValueError says what is wrong."""
+    address = _parsed(url, (), CLUSTER_FORM)
+    if address.topic:
+        raise ValueError(f"names a topic, and several are read; write {CLUSTER_FORM}")
+    return address
+
+
+def _parsed(url: str, options: Collection[str], form: str) -> Address:
     parts = _URL.fullmatch(url)
     if parts is None:
-        raise ValueError(f"write {FORM}")
+        raise ValueError(f"write {form}")
     if "@" in parts["servers"]:
         raise ValueError("holds a user or password; write ?sasl=SCRAM-SHA-512&username=...&password_file=...")
     servers = tuple(parts["servers"].split(","))
     if len(servers) > SERVERS_MAX or not all(map(_is_server, servers)):
-        raise ValueError(f"names no brokers, or not as host:port; write {FORM}")
-    topic = unquote(parts["topic"] or "")
-    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-        raise ValueError(f"names no topic, or one that Kafka does not allow; write {FORM}")
+        raise ValueError(f"names no brokers, or not as host:port; write {form}")
     said = _options(parts["options"] or "", {*SECURITY, *options})
     _check_security(said)
-    return Address(servers, topic, said)
+    return Address(servers, unquote(parts["topic"] or ""), said)
 
 
 def _is_server(text: str) -> bool:

@@ -520,6 +520,41 @@ def url_samples():
     ]
 
 
+# --- what lies in Debezium's topics --------------------------------------------------------------------
+
+
+def events(_stack):
+    """A record's value, and a deletion whose key it is, through a decoder that remembers what came before."""
+    from feeds.debezium_events import event
+
+    from cacheupdater.adapters.feed_debezium.decode import Decoder, Unread
+
+    deletion = event("d", {"id": 1, "shelf": 0})
+    decoder = Decoder(("id", "shelf", "price"))
+
+    def told(key, value):
+        try:
+            return str(decoder.told(key, value))
+        except Unread as e:
+            return _told(e)
+
+    def run(data):
+        said = told(None, data)
+        told(data, deletion)
+        return said.partition("(")[0]
+
+    return run
+
+
+def event_samples():
+    from feeds.debezium_events import event
+    from feeds.recorded import recording
+
+    rows = ({"id": 1, "shelf": 0}, {"id": 1, "shelf": 7, "price": {"scale": 2, "value": "BQ=="}})
+    plain = [event("u", *rows), event("d", rows[1]), event("t"), b'{"schema":{},"payload":{"op":"c"}}']
+    return [*plain, *(each.value for each in recording("mysql", "plain") if each.value)]
+
+
 TARGETS = {
     "frames": Target(frames, frame_samples, 330_000),
     "packs": Target(packs, pack_samples, 60_000),
@@ -545,6 +580,20 @@ TARGETS = {
         collected_samples,
         30_000,
         words=('"key": ', '"kind": ', '"touch"', '"change"', '"count": ', "\\ud800"),
+    ),
+    "events": Target(
+        events,
+        event_samples,
+        60_000,
+        words=(
+            '"op":"d"',
+            '"before":',
+            '"after":',
+            '"payload":',
+            '"schema":',
+            '"fields":[',
+            '"connector":"postgresql"',
+        ),
     ),
     "urls": Target(
         urls,

@@ -19,6 +19,7 @@ from cacheupdater.adapters.queue_kafka.ownership import Impostors, Ownership
 from cacheupdater.adapters.queue_kafka.parcels import Parcel
 from cacheupdater.adapters.queue_kafka.placing import Start, start
 from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater.kafka_group import settings as kafka_group
 from cacheupdater.ports import Message
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater.testing.virtual_loop import run
@@ -309,11 +310,11 @@ def test_a_member_without_a_name_has_no_impostor():
 
 
 def test_the_waits_fit_into_one_another():
-    for session in (6.0, settings.SESSION, 300.0, 1800.0):
+    for session in (6.0, kafka_group.SESSION, 300.0, 1800.0):
         given = settings.consumer(session)
         assert given["heartbeat_interval_ms"] * 3 <= given["session_timeout_ms"]
         notice = given["heartbeat_interval_ms"] / 1000
-        assert notice + settings.SETTLE + settings.COMMIT_WITHIN <= settings.REBALANCE
+        assert notice + settings.SETTLE + kafka_group.COMMIT_WITHIN <= kafka_group.REBALANCE
         assert given["request_timeout_ms"] > given["rebalance_timeout_ms"], "a join is answered at its end"
     assert given["enable_auto_commit"] is False
 

@@ -87,3 +87,11 @@ def test_tls_is_shown_by_a_file_or_said_and_verifies():
     wanted = broker.connection(broker.parse(GOOD + "?tls=true"))
     assert wanted["security_protocol"] == "SSL"
     assert wanted["ssl_context"].check_hostname
+
+
+def test_a_cluster_has_no_topic_and_the_same_options():
+    address = broker.parse_cluster("kafka://a:9092,b:9093?tls=true")
+    assert (address.servers, address.topic, address.options) == (("a:9092", "b:9093"), "", {"tls": "true"})
+    assert broker.connection(broker.parse_cluster("kafka://a:9092/"))["bootstrap_servers"] == ["a:9092"]
+    with pytest.raises(ValueError, match="names a topic, and several are read"):
+        broker.parse_cluster(GOOD)

@@ -60,9 +60,34 @@ def test_every_kind_is_known(config):
     )
 
 
+DEBEZIUM = ", changes: {{debezium: {{url: 'kafka://a:9092{url}', prefix: shop{more}}}}}"
+
+
+def debezium(url="", more=""):
+    return DEBEZIUM.format(url=url, more=more)
+
+
+def test_topics_of_debezium_need_brokers_and_a_prefix_and_serve_any_database(config):
+    for url in (POSTGRES, "sqlite+aiosqlite:////tmp/x.db"):
+        feed = config("{table: products}", debezium(), url).sources["shop"].changes
+        assert feed.kind == "debezium"
+        said = feed.debezium
+        assert (said.url, said.prefix, said.group) == ("kafka://a:9092", "shop", "cacheupdater-feed")
+
+
+def test_a_token_for_brokers_of_a_feed_in_clear_text_is_warned_of(config):
+    [warning] = config("{table: products}", debezium("?sasl=OAUTHBEARER&token_file=/t")).warnings
+    assert "its token leaves this machine in clear text" in str(warning)
+
+
 @pytest.mark.parametrize(
     ("changes", "more", "answer"),
     [
+        ("{table: products}", {"feed": ", changes: debezium"}, "url: is required: the brokers"),
+        ("{table: products}", {"feed": debezium("/hints")}, "names a topic, and several are read"),
+        ("{table: products}", {"feed": debezium("?group=g")}, "has an unknown option"),
+        ("{table: products}", {"feed": debezium(more=", group: a b")}, "group"),
+        ("{table: products, column: at}", {"feed": debezium()}, "is for poll; debezium tells changes without it"),
         ("{table: products}", {"feed": ""}, "nobody tells it"),
         ("{table: products}", {"feed": ", changes: {}"}, "names no feed; write one of replication"),
         ("{table: products}", {"feed": ", changes: {poll: {}, notify: {}}"}, "has notify and poll"),

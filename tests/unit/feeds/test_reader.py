@@ -8,6 +8,7 @@ from math import inf
 import pytest
 
 from cacheupdater.errors import Faulty, Unavailable
+from cacheupdater.feed_ports import Skipped
 from cacheupdater.feeds.lookups import AGAIN_S as LOOKUP_AGAIN_S
 from cacheupdater.feeds.lookups import KEYS_MAX, SHUT_OUT_S, TRIES, Lookups
 from cacheupdater.feeds.reader import REST_S, Reader
@@ -319,6 +320,25 @@ def test_a_statement_that_cannot_tell_stops_nothing(fails, finds):
         assert not world.log.commits
 
     told()
+
+
+@story
+async def test_records_that_tell_no_change_are_counted_and_said_until_changes_come_without_any(world):
+    world.start()
+    for reason, records in (("malformed", 2), ("foreign", 3), ("malformed", 1)):
+        with world.log.transaction() as transaction:
+            transaction.skip(Skipped(reason, records, "shop.items, partition 0, offset 7"))
+        await asyncio.sleep(1.0)
+    counted = {reason: world.observer.total("feed_skipped", label="shop", reason=reason)
+               for reason in ("malformed", "foreign")}  # fmt: skip
+    assert counted == {"malformed": 3, "foreign": 3}
+    assert world.standing == {"feed_skipped"}
+    assert "offset 7" in world.notices.standing()[0].text
+    assert not world.log.commits, "they come no more"
+    world.change(7)
+    await asyncio.sleep(1.0)
+    assert world.sink.keys == [b"product:7"]
+    assert world.standing == set()
 
 
 # --- any row may have changed ----------------------------------------------------------------------------
