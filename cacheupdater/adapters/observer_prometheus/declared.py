@@ -1,8 +1,7 @@
-"""Every metric of the updater, of the collector and of the drain, its labels, and their values with their meanings.
+"""Every metric of the updater, of the collector and of the drain, with its labels.
 
-The observer makes its registry from this table, and `page` makes the reference page (`docs/reference/metrics.md`) from it. The
-sets of label values are closed. A Prometheus series costs over 600 bytes for ever, so values that a sender could invent would
-be a leak.
+The observer makes its registry from this table, and `page` makes the reference page (`docs/reference/metrics.md`) from it. What
+the values of labels mean stands in `meanings`.
 """
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from cacheupdater.core.answers import Result
-from cacheupdater.core.automaton import Action
-from cacheupdater.core.hints import Kind
+from cacheupdater.adapters.observer_prometheus import meanings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,113 +21,6 @@ _AGE_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 9
 _LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0)
 _TURN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _UNIT_KEYS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)  # a unit never holds more than 200
-
-# The values of labels, and their meanings.
-KINDS = {
-    Kind.TOUCH.name.lower(): "read, and found",
-    Kind.MISS.name.lower(): "read, and not there",
-    Kind.CHANGE.name.lower(): "changed, deleted or invalidated by the application",
-}
-_DECIDED = (
-    Action.ACCEPT,
-    Action.MERGE,
-    Action.BLOCK,
-    Action.COVER,
-    Action.HOLD,
-    Action.FILLED,
-    Action.DECLINE,
-    Action.ABSENT,
-)
-_DECISIONS = {
-    **{action.name.lower(): action.value for action in _DECIDED},
-    "policy": "declined: not worth a load just now",
-}
-_RESULTS = {
-    Result.WRITTEN.value: "a new value, or a removal, is in Redis",
-    Result.UNCHANGED.value: "the same bytes were there already, but for the time in a value of dogpile; their ttl begins again",
-    Result.DUPLICATE.value: "this same load had been written already",
-    Result.REFUSED.value: "something newer has happened to the key since the load began; the key is loaded again",
-    Result.TOO_OLD.value: "the load took too long, or Redis' clock has moved; the key is loaded again",
-    Result.FOREIGN.value: "the key holds a value that we did not write and that does not read as the namespace's values; the value is left alone",
-    Result.UNDECIDED.value: "the namespace has no verdict yet, so nothing is written",
-    Result.FAILED.value: "Redis refused this key, or its value could not be encoded",
-    Result.UNAVAILABLE.value: "the key's Redis server cannot take it now",
-    Result.BRAKED.value: "so many rows vanished at once that the updater does not believe it; nothing was deleted",
-    "evicted": "given up after 3 s; the key is due again",
-    "error": "the load failed, or Redis could not be reached; the key is tried again",
-    "late": "the answer came after the refresh had been given up",
-}
-_DROPS = {
-    "unknown": "the key matches no pattern",
-    "backlog": "more keys of the namespace waited than `max_backlog`, or than its share of what may wait in a partition",
-    "late": "a read that was reported more than a minute late; if the key is still read, a later read has repeated it",
-    "aged": "the key waited for 30 s, and the budget could not pay for it",
-    "quarantined": "the key failed by itself too often, and is left alone for a minute",
-    "paused": "an operator has paused the namespace; of a change only the value was removed",
-    "removal_refused": "the change could not be served, and Redis refused five times to remove its key: an old value may be left",
-}
-_COLLECTOR_DROPS = {
-    "undeclared": "the key begins with no prefix that the queue or `only` declares",
-    "refused": "the topic will never take the pack, for it is too large",
-    "full": "more waited than a collector keeps; this should never happen, for its peers wait first",
-}
-_SPILL_DROPS = {
-    "expired": "the hint was on disk for longer than hints of its kind are kept (`--spill-keep`)",
-    "full": "the spill had reached its size (`--spill-size`); touches are dropped first, then the oldest changes and misses",
-    "damaged": "bytes on disk are damaged, or a file cannot be read; each place counts once, for what was there is unknown",
-}
-_PROLONGED = {
-    "prolonged": "the value lives for one more ttl",
-    "left": "the value has time enough, is as old as it may get, has no ttl, or is not of a load of ours; or there is none",
-    "unreached": "Redis could not be reached; it is asked again",
-    "crowded": "not asked for: too many values live on already",
-}
-_ERRORS = {
-    "unavailable": "the server did not answer, or not in time",
-    "faulty": "the server answered that the statement, the rows or the values are at fault",
-}
-_REJECTS = {
-    "garbage": "not a pack of hints",
-    "too_large": "a pack of more than 256 KiB",
-    "unknown_version": "a pack of a version that is newer than this updater",
-    "frame_out_of_range": "a frame with an impossible length; its connection is closed",
-    "partition_out_of_range": "a frame for a partition that does not exist; its connection is closed",
-    "cut_short": "a connection that ended within a frame",
-    "stalled": "a connection that neither finished a frame nor read its answers, and was closed",
-    "crowded": "the connection that held most of all incomplete and waiting frames, when these were too many bytes together",
-    "too_many_peers": "a connection beyond the limit",
-    "closed": "a pack that came while this process was ending",
-}
-_LOST = {
-    "retention": "the topic's retention time was too short, or `queue purge` has deleted them",
-    "reset": "the topic was created anew, or an election cut its log",
-    "trimmed": "touches that no updater had read were too many or too old, and a sender trimmed the stream",
-    "redis": "the Redis of the streams came back empty or without its latest entries; each time counts as one",
-}
-_SKIPPED = {
-    "too_large": "the batch is larger than 4 MiB when decompressed",
-    "corrupt": "its codec or its records contradict themselves",
-    "codec": "the updater cannot read the compression: the codec is unknown, or the package `cramjam` is missing",
-    "torn": "its checksum was wrong three times",
-}
-_UNSOUND = {
-    "floor": "a key's floor was invalid, and has been replaced by a valid one",
-    "fleet": "an entry of the fleet's record, or the whole record, was invalid, and has been removed",
-}
-_FED = {
-    "refreshed": "somebody reads the key: it is loaded at once",
-    "removed": "nobody reads the key: its value is removed",
-}
-_FEED_SKIPPED = {
-    "malformed": "the record is no object in JSON: the topic has another format, such as Avro",
-    "foreign": "the record is not in Debezium's envelope: another program has written it, or a transform has flattened it",
-}
-_COMMIT_FAILURES = {
-    "rebalance": "the partitions belong to other updaters by now, which read the rest again",
-    "unavailable": "the broker did not take the commit; it is tried again",
-    "denied": "a right is missing",
-    "put_back": "the queue did not take hints that were to be put back (`put_back_total`); they stay where they are, and are tried again",
-}
 
 
 class Declared(NamedTuple):
@@ -160,10 +50,12 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         "namespace",
     ),
     "decisions": Declared(
-        "counter", "What the automaton decided about hints.", "namespace", "decision", _DECISIONS
+        "counter", "What the automaton decided about hints.", "namespace", "decision", meanings.DECISIONS
     ),
-    "refreshes": Declared("counter", "How the refreshes of keys ended.", "namespace", "result", _RESULTS),
-    "dropped": Declared("counter", "Hints that were given up.", "namespace", "reason", _DROPS),
+    "refreshes": Declared(
+        "counter", "How the refreshes of keys ended.", "namespace", "result", meanings.RESULTS
+    ),
+    "dropped": Declared("counter", "Hints that were given up.", "namespace", "reason", meanings.DROPS),
     "absent_rows": Declared(
         "counter",
         "Rows that do not exist, asked for by misses of keys that no load has found before: see `missing.share`.",
@@ -176,13 +68,13 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
     ),
     "rows": Declared("counter", "Keys asked of the source; each costs a row of the budget.", "namespace"),
     "statements": Declared("counter", "Statements sent to the source.", "namespace"),
-    "errors": Declared("counter", "Loads and writes that failed.", "namespace", "reason", _ERRORS),
+    "errors": Declared("counter", "Loads and writes that failed.", "namespace", "reason", meanings.ERRORS),
     "prolonged": Declared(
         "counter",
         "Old values for which more time was asked, because their source failed (`fail_safe`).",
         "namespace",
         "result",
-        _PROLONGED,
+        meanings.PROLONGED,
     ),
     "invalidations": Declared(
         "counter", "Keys removed because their change could not be served.", "namespace"
@@ -192,13 +84,13 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         "Keys of changes that a feed told.",
         "namespace",
         reason="result",
-        reasons=_FED,
+        reasons=meanings.FED,
     ),
     "unsound": Declared(
         "counter",
         "Invalid entries found in Redis under our names; they count as absent. Another program writes there.",
         reason="what",
-        reasons=_UNSOUND,
+        reasons=meanings.UNSOUND,
     ),
     "removals_at_once": Declared(
         "counter",
@@ -212,7 +104,7 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         "counter",
         "Packs, frames and connections that were refused.",
         reason="reason",
-        reasons=_REJECTS,
+        reasons=meanings.REJECTS,
     ),
     "peers": Declared("gauge", "Hint senders that are connected."),
     "clients": Declared(
@@ -260,7 +152,7 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         "Records of Debezium's topics that tell no change and were passed over.",
         "feed",
         reason="reason",
-        reasons=_FEED_SKIPPED,
+        reasons=meanings.FEED_SKIPPED,
     ),
     "feed_lag_seconds": Declared(
         "histogram",
@@ -333,19 +225,19 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         "counter",
         "Packs that left the queue before they were read; a topic that was created anew counts as at least one.",
         reason="reason",
-        reasons=_LOST,
+        reasons=meanings.LOST,
     ),
     "skipped_batches": Declared(
         "counter",
         "Batches of the topic that were skipped unread and committed; each also counts as one pack that is `garbage`.",
         reason="reason",
-        reasons=_SKIPPED,
+        reasons=meanings.SKIPPED,
     ),
     "commit_failures": Declared(
         "counter",
         "Commits that failed; after a rebalance this is harmless.",
         reason="reason",
-        reasons=_COMMIT_FAILURES,
+        reasons=meanings.COMMIT_FAILURES,
     ),
     "put_back": Declared(
         "counter",
@@ -367,13 +259,15 @@ COLLECTOR: dict[Metric, Declared] = {  # of the collector
     ),
     "merged": Declared("counter", "Hints that were merged into another of the same key.", "kind"),
     "waiting": Declared("gauge", "Hints that are neither forwarded nor dropped, including repeated ones."),
-    "dropped": Declared("counter", "Hints that were given up.", reason="reason", reasons=_COLLECTOR_DROPS),
+    "dropped": Declared(
+        "counter", "Hints that were given up.", reason="reason", reasons=meanings.COLLECTOR_DROPS
+    ),
     "spilled": Declared("counter", "Hints that were written to disk, including repeated ones.", "kind"),
     "replayed": Declared(
         "counter", "Hints from disk that the queue has taken, including repeated ones.", "kind"
     ),
     "spill_dropped": Declared(
-        "counter", "Hints on disk that were given up.", reason="reason", reasons=_SPILL_DROPS
+        "counter", "Hints on disk that were given up.", reason="reason", reasons=meanings.SPILL_DROPS
     ),
     "spill_hints": Declared("gauge", "Hints on disk that were neither replayed nor dropped."),
     "spill_bytes": Declared("gauge", "Bytes of all segments on disk."),
@@ -394,7 +288,7 @@ DRAIN: dict[Metric, Declared] = {  # of a drain, which is a member of its old qu
         "counter", "Hints of the old queue that the new one has taken, including repeated ones.", "kind"
     ),
     **{metric: COLLECTOR[metric] for metric in ("forwarded", "merged", "waiting", "intake_rejected")},
-    "dropped": COLLECTOR["dropped"]._replace(reasons={"undeclared": _COLLECTOR_DROPS["undeclared"]}),
+    "dropped": COLLECTOR["dropped"]._replace(reasons={"undeclared": meanings.COLLECTOR_DROPS["undeclared"]}),
     **{metric: DECLARED[metric] for metric in (*_OF_ITS_QUEUE, "troubles")},
 }
 
@@ -403,5 +297,5 @@ BOTH: dict[
 ] = {  # of an updater that collects; what its collector drops belongs to no namespace
     **COLLECTOR,
     **DECLARED,
-    "dropped": DECLARED["dropped"]._replace(reasons={**_DROPS, **_COLLECTOR_DROPS}),
+    "dropped": DECLARED["dropped"]._replace(reasons={**meanings.DROPS, **meanings.COLLECTOR_DROPS}),
 }

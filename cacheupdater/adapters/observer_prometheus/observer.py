@@ -15,7 +15,8 @@ import prometheus_client as prometheus
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from cacheupdater.adapters.observer_prometheus.declared import DECLARED, KINDS, Declared
+from cacheupdater.adapters.observer_prometheus.declared import DECLARED, Declared
+from cacheupdater.adapters.observer_prometheus.meanings import KINDS
 from cacheupdater.core.events import EVENTS
 
 if TYPE_CHECKING:

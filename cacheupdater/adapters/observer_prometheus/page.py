@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.adapters.observer_prometheus.declared import COLLECTOR, DECLARED, DRAIN, KINDS, Declared
+from cacheupdater.adapters.observer_prometheus.declared import COLLECTOR, DECLARED, DRAIN, Declared
+from cacheupdater.adapters.observer_prometheus.meanings import KINDS
 from cacheupdater.core.events import EVENTS
 
 if TYPE_CHECKING:
