@@ -36,6 +36,7 @@ KEYS, ROUNDS, PAUSE_S = (
     0.02,
 )  # a reader reads each of its keys 50 times a second, and announces 6 changes
 CHANGES = range(0, ROUNDS, 10)
+ADDED_NS = 20_000  # of 99 % of the hints: what a read may take longer, whatever has become of the collector
 
 
 class Reader:
@@ -60,6 +61,15 @@ class Reader:
         assert self._process.returncode == 0, err
         assert "Traceback" not in err
         return json.loads(out)
+
+
+def unharmed(*results):
+    """No hint was dropped, none was left, and neither a call nor the process has paid for what was away."""
+    for result in results:
+        assert result["dropped"] == {}
+        assert result["delivered"] == result["emitted"]
+        assert result["grown_kib"] < 32 * 1024
+        assert result["p99_ns"] <= ADDED_NS * slowness()
 
 
 def changes_of(*names):
@@ -121,7 +131,8 @@ def test_clients_wait_for_a_collector_whose_queue_is_not_there_yet(sockets, coll
     with HintServer(sockets / "up", prefixes=[]) as updater:
         collector.wait_ready()
         result = reader.result()
-        assert result["delivered"] == result["emitted"] == KEYS * ROUNDS + len(CHANGES)
+        unharmed(result)
+        assert result["emitted"] == KEYS * ROUNDS + len(CHANGES)
         assert updater.wait_until(lambda u: sum(u.hints().values()) >= result["emitted"])
         assert set(updater.hints(CHANGE)) == changes_of("early")
         assert collector.page("/readyz")[0] == 200
@@ -153,10 +164,8 @@ def test_a_collector_that_is_killed_costs_its_clients_nothing_and_no_change(sock
         before = sum(updater.hints(TOUCH).values())
         collector.start()
         results = [reader.result() for reader in readers]
-        for result in results:
-            assert result["dropped"] == {}
-            assert result["delivered"] == result["emitted"] == KEYS * ROUNDS + len(CHANGES)
-            assert result["grown_kib"] < 32 * 1024
+        unharmed(*results)
+        assert {each["emitted"] for each in results} == {KEYS * ROUNDS + len(CHANGES)}
         assert updater.wait_until(lambda u: set(u.hints(CHANGE)) >= changes_of("a", "b"))
         assert updater.wait_until(lambda u: sum(u.hints(TOUCH).values()) > before)
 
@@ -170,8 +179,7 @@ def test_a_collector_that_hangs_costs_its_clients_nothing_and_no_hint(sockets, c
         time.sleep(3 * DRAIN_S)  # the application goes on meanwhile
         collector.resume()
         result = reader.result()
-        assert result["dropped"] == {}
-        assert result["delivered"] == result["emitted"]
+        unharmed(result)
         assert updater.wait_until(lambda u: sum(u.hints().values()) >= result["emitted"])
         assert set(updater.hints(CHANGE)) == changes_of("a")
 

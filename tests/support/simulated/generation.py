@@ -21,7 +21,7 @@ from cacheupdater_client.protocol.patterns import Pattern
 from simulated.database import SimLoader, body_of
 
 PATTERNS = {b"a:": Pattern.compile("a:{id:int}"), b"b:": Pattern.compile("b:{id:int}")}
-SAME = SimpleNamespace(sources={}, namespaces={}, forwards=False)
+SAME = SimpleNamespace(sources={}, namespaces={}, fed=(), forwards=False)
 """The configuration, as far as a turnover looks at it."""
 
 
@@ -140,7 +140,7 @@ class SimGeneration:
 class Observer(RecordingObserver):
     """Shows nothing."""
 
-    def show(self, namespaces, sources):
+    def show(self, namespaces, sources, feeds):
         """Every configuration has the same ones."""
 
 

@@ -9,6 +9,7 @@ from cacheupdater.adapters.feed_replication import batching as batching_module
 from cacheupdater.adapters.feed_replication.batching import Batching
 from cacheupdater.adapters.feed_replication.decode import Decoder, Table
 from cacheupdater.adapters.feed_replication.progress import Progress
+from cacheupdater.feed_ports import Batch
 
 ITEMS = 16384
 
@@ -99,7 +100,7 @@ def test_a_truncate_is_told_with_its_reason_and_must_be_confirmed(stream):
 def test_the_word_of_lost_changes_empties_all_tables_and_must_be_confirmed(stream):
     stream.send(pg.said(300, "cacheupdater", b"shop lost the slot had gone"))
     batch = stream.batching.given()
-    assert batch == ([], 300, None, ("public.items",), "the slot had gone")
+    assert batch == Batch([], 300, None, ("public.items",), "the slot had gone")
     assert not stream.progress.settled
     stream.progress.confirmed(300)
     assert stream.progress.tell() == 300
