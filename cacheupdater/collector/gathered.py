@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core.fair import Room
 from cacheupdater.core.hints import Kind, believable
-from cacheupdater.core.peers import NOBODY, Numbers
+from cacheupdater.core.peers import NOBODY, Peering
 from cacheupdater.core.receipts import Owed, Receipt, Receipts
 from cacheupdater.errors import Unavailable
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX
@@ -87,14 +87,14 @@ class Batch:
         self.receipts += later.receipts
 
 
-class Gathered:
-    """What the collector has taken from its peers. A `listener_stream.Inlet`."""
+class Gathered(Peering):
+    """What the collector has taken from its peers. What peers that have left had put is forwarded all the same. A `listener_stream.Inlet`."""
 
     def __init__(self, observer: Observer, *, spills: bool = False) -> None:
+        super().__init__()
         self._observer = observer
         self.spills = spills
         self.handed: list[tuple[str, Batch]] = []  # to the outbox, and owed; only where there is a spill
-        self._numbers = Numbers()
         self._batches = {part: Batch() for part in KINDS}
         self._reads = Room(READS_MAX, READS_BYTES_MAX)
         self._urgent = Room(URGENT_MAX, URGENT_BYTES_MAX)
@@ -122,23 +122,10 @@ class Gathered:
     # --- what listeners call --------------------------------------------------------------------------
 
     def newcomer(self, origin: Hashable = None) -> int:
-        """A number for a new peer: see `Numbers`."""
-        number = self._numbers.newcomer(origin)
+        """As `Peering`. No frame of the new peer is owed."""
+        number = super().newcomer(origin)
         self._owed[number] = Owed()
         return number
-
-    def gone(self, peer: int, origin: Hashable = None) -> None:
-        """This peer has left. What it has put is forwarded all the same."""
-        self._numbers.gone(peer, origin)
-
-    @property
-    def clients(self) -> int:
-        """For how many clients all peers stand; programs that come by HTTP for each request are not among them."""
-        return self._numbers.clients
-
-    def stand(self, peer: int, clients: int) -> None:
-        """From now on this peer, another collector, stands for so many clients: see `Numbers`."""
-        self._numbers.stand(peer, clients)
 
     def owed(self, peer: int) -> int:
         """How many of the peer's frames, counted from the last, may not be acknowledged yet."""
@@ -178,7 +165,7 @@ class Gathered:
         Counts are made believable here: once they are merged, the updater cannot know any more who has lied. It believes as
         much of the merged counts as of those of all clients.
         """
-        clients = self._numbers.clients_of(peer)
+        clients = self.clients_of(peer)
         pack = pack._replace(counts=list(believable(pack.counts, clients)))
         receipt = Receipt(peer, len(pack.keys), sum(map(len, pack.keys)))
         room = self._reads if pack.kind == TOUCH else self._urgent

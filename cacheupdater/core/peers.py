@@ -1,5 +1,5 @@
 """Which peers sent the hints that are open. A peer is one connection of an application, and the connections that follow it
-from the same process: they take over its number (`Numbers`). A collector is one peer, and says for how many clients it stands.
+from the same process: they take over its number (`Peering`). A collector is one peer, and says for how many clients it stands.
 
 An engine has one `Peers`. Every open pack points to its `Peer`, which lives as long as one of its hints is open. A peer with
 more open hints than leave room for others is held: its packs are not read until some of its hints are done, and the others'
@@ -37,8 +37,8 @@ _NONE: frozenset[int] = frozenset()
 NOBODY = 0
 
 
-class Numbers:
-    """The numbers of the peers of one process."""
+class Peering:
+    """The numbers of peers: a base of everything into which peers put packs. One process has one of these."""
 
     def __init__(self) -> None:
         self._highest = NOBODY

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cacheupdater.core.hints import believable
-from cacheupdater.core.peers import NOBODY, Numbers
+from cacheupdater.core.peers import NOBODY, Peering
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
 
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.metrics import Metric
@@ -26,10 +25,11 @@ KEYS_MAX = 1_000_000  # some 150 MB
 _MAKE_ROOM = 0.1  # of the keys at a time, so that it is done seldom
 
 
-class Recorder:
+class Recorder(Peering):
     """The `Inlet` of listeners, and the `Observer` of what goes wrong at them."""
 
     def __init__(self, keyspace: Keyspace[Namespace], *, most: int = KEYS_MAX) -> None:
+        super().__init__()
         self.reads: dict[Namespace, dict[bytes, int]] = {}
         self.announced: Counter[Namespace] = Counter()
         self.foreign = 0
@@ -41,24 +41,6 @@ class Recorder:
         self._keyspace = keyspace
         self._most = most
         self._known = 0
-        self._numbers = Numbers()
-
-    def newcomer(self, origin: Hashable = None) -> int:
-        """A number for a new peer: see `Numbers`."""
-        return self._numbers.newcomer(origin)
-
-    def gone(self, peer: int, origin: Hashable = None) -> None:
-        """This peer has left."""
-        self._numbers.gone(peer, origin)
-
-    @property
-    def clients(self) -> int:
-        """For how many clients all peers stand."""
-        return self._numbers.clients
-
-    def stand(self, peer: int, clients: int) -> None:
-        """From now on this peer stands for so many clients: see `Numbers`."""
-        self._numbers.stand(peer, clients)
 
     def owed(self, _peer: int) -> int:
         """Nothing: what is taken may be acknowledged."""
@@ -71,7 +53,7 @@ class Recorder:
         except wire.Malformed:
             self.rejected += 1
         else:
-            self._take(pack, self._numbers.clients_of(peer))
+            self._take(pack, self.clients_of(peer))
         return True
 
     async def put(self, partition: int, payload: bytes, peer: int = NOBODY) -> None:

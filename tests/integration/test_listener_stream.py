@@ -371,10 +371,10 @@ async def test_a_peer_that_leaves_gives_its_number_back(address):
         await peer.acknowledged(1)
         peer.close()
         await until(lambda: w.observer.levels["peers", ""] == 0)
-        assert list(w.queue._numbers._free) == [before + 1]
+        assert list(w.queue._free) == [before + 1]
         again = await w.peer()
         await again.hear()
-        assert not w.queue._numbers._free
+        assert not w.queue._free
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["cut", "waiting"])

@@ -17,12 +17,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.queue_memory.inbox import Fill, Inbox
-from cacheupdater.core.peers import NOBODY, Numbers
+from cacheupdater.core.peers import NOBODY, Peering
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Assignment, Gained
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Hashable, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     from cacheupdater.ports import Message
 
@@ -38,7 +38,7 @@ INBOX_OPEN_BYTES_MAX = 32 * 1024 * 1024
 _CLOSED = "the queue is closed: this process is shutting down"
 
 
-class MemoryQueue:
+class MemoryQueue(Peering):
     """`ports.Queue` in one process. Its listeners put packs in by `offer` and `put`."""
 
     def __init__(
@@ -51,29 +51,12 @@ class MemoryQueue:
         open_bytes_max: int = INBOX_OPEN_BYTES_MAX,
     ) -> None:
         """Each partition has these caps: on unread packs and their bytes, and on unfinished packs and their bytes."""
+        super().__init__()
         self._inboxes = [Inbox() for _ in range(partitions)]
         self._most = Fill(packs_max, bytes_max, undone_max, open_bytes_max)
-        self._numbers = Numbers()
         # At most one change per partition is under way, so this stays short without a cap of its own.
         self._changes: asyncio.Queue[Assignment | None] = asyncio.Queue()
         self._closed = False
-
-    def newcomer(self, origin: Hashable = None) -> int:
-        """A number for a new peer: see `Numbers`."""
-        return self._numbers.newcomer(origin)
-
-    def gone(self, peer: int, origin: Hashable = None) -> None:
-        """This peer has left, and will put nothing more."""
-        self._numbers.gone(peer, origin)
-
-    @property
-    def clients(self) -> int:
-        """For how many clients all peers stand."""
-        return self._numbers.clients
-
-    def stand(self, peer: int, clients: int) -> None:
-        """From now on this peer stands for so many clients: see `Numbers`."""
-        self._numbers.stand(peer, clients)
 
     def watch(self, peer: int, finished: Callable[[bytes], None]) -> None:
         """From now on `finished` is called with each pack of this peer that is finished: the object that was put in."""
@@ -171,7 +154,7 @@ class MemoryQueue:
             return True  # even a pack larger than the cap, which would otherwise wait for ever
         if not inbox.total.has_room(self._most, size):
             return False
-        clients = self._numbers.clients_of(peer)
+        clients = self.clients_of(peer)
         return peer == NOBODY or inbox.fill(peer).takes(inbox.total, self._most, size=size, clients=clients)
 
     def _admit(self, inbox: Inbox) -> None:
@@ -189,7 +172,7 @@ class MemoryQueue:
                 self._append(inbox, payload, peer)
 
     def _append(self, inbox: Inbox, payload: bytes, peer: int) -> None:
-        inbox.append(payload, peer, clients=self._numbers.clients_of(peer))
+        inbox.append(payload, peer, clients=self.clients_of(peer))
 
     def _gain(self, partitions: Sequence[int]) -> Assignment:
         for partition in partitions:
