@@ -185,13 +185,14 @@ class Writer(Protocol):
         keys: Sequence[bytes],
         forms: Mapping[bytes, Form] = NO_FORMS,
         *,
-        ours: Collection[bytes] = (),
+        only_ours: Collection[bytes] = (),
     ) -> Sequence[Answer]:
         """Remove the values and raise their floors, so that no load begun before now can land.
 
         One answer per key, in order: written (the value is gone), failed (Redis refuses this key), unavailable (its server
         cannot do it now), foreign (the value does not read in the key's form and stays). Without a form any value is
-        removed. But of the keys in `ours`, a value that no load of ours has written is foreign. Raises Unavailable if nothing is known of any key: some values may be gone, so ask for all again.
+        removed. But of the keys in `only_ours`, a value that no load of ours has written is foreign. Raises Unavailable if
+        nothing is known of any key: some values may be gone, so ask for all again.
         """
         ...
 

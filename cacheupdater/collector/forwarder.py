@@ -5,7 +5,8 @@ a change, or a miss whose reader waits, leaves at once if none was sent just bef
 owed their acknowledgement, a turn follows every 10 ms.
 
 A link may take milliseconds of a turn (Kafka's client, a look-up of a name), so each of its turns runs in a thread
-beside the loop. The link says for how many clients we stand, if the queue is an updater. Only one turn runs at a time, and the loop touches the outbox only between turns. So nothing needs a lock.
+beside the loop. Only one turn runs at a time, and the loop touches the outbox only between turns. So nothing needs a lock. If the
+queue is an updater, the link says for how many clients we stand.
 The outbox keeps what is not acknowledged, and sends it again after a fault. With a spill, hints that come while the queue is
 away go to disk instead, and are replayed once it is back.
 """

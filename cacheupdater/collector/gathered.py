@@ -88,7 +88,7 @@ class Batch:
 
 
 class Gathered(Peering):
-    """What the collector has taken from its peers. What peers that have left had put is forwarded all the same. A `listener_stream.Inlet`."""
+    """What the collector has taken from its peers, and from those that have left. A `listener_stream.Inlet`."""
 
     def __init__(self, observer: Observer, *, spills: bool = False) -> None:
         super().__init__()

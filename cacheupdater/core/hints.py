@@ -23,7 +23,8 @@ class Kind(IntEnum):
 
 
 READS_MAX = 30_000
-"""The most reads of one pack, for each client of its sender: a client collects for 100 ms, and its process can read 300,000 keys a second by long MGETs."""
+"""The most reads of one pack, for each client of its sender: a client collects for 100 ms, and its process can read 300,000 keys a
+second by long MGETs."""
 
 
 def believable(counts: Sequence[int], clients: int = 1) -> Sequence[int]:

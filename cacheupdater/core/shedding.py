@@ -3,9 +3,9 @@
 A namespace may have at most `max_backlog` waiting keys, and all namespaces of a partition at most `ROOM` of what may be
 pending. Beyond that, the namespaces with the most waiting keys give some up. So a flood costs its own namespace, reading goes
 on, and a namespace with few keys keeps all of them. If there is only one namespace, nothing is given up for others: reading
-pauses, and its senders wait. Within a namespace the peer with most waiting keys for each of its clients gives up first: touches before misses before
-changes; of each of these first suspects (`slow_keys`), of misses the coldest first (`heat`), and of equals the oldest. Misses
-that wait for the absent bucket go before all of these: a flood of keys that do not exist costs no key that does.
+pauses, and its senders wait. Within a namespace the peer with most waiting keys for each of its clients gives up first: touches
+before misses before changes; of each of these first suspects (`slow_keys`), of misses the coldest first (`heat`), and of equals the
+oldest. Misses that wait for the absent bucket go before all of these: a flood of keys that do not exist costs no key that does.
 `schedule` makes one and says when to shed; the engine accounts for what was `dropped`. Lives as long as its schedule.
 """
 

@@ -135,6 +135,9 @@ class Reader:
                 notices.over("feed_skipped", self.source)
             safe = await self._put(batch, observer, notices)
             self._ledger.add(safe, batch.position)
+            await asyncio.sleep(
+                0
+            )  # a feed that has much to tell waits for nothing, and others must have their turn
             while len(self._ledger) >= BATCHES_MAX:  # noqa: ASYNC110  confirmed by the clock, not by an event
                 await asyncio.sleep(CONFIRM_EVERY_S)
 

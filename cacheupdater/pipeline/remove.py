@@ -25,26 +25,26 @@ async def remove(around: Surroundings, keys: Sequence[bytes]) -> Sequence[Answer
     groups, _ = around.keyspace.resolve_many(keys)
     forms: dict[bytes, Form] = {}
     barred: set[bytes] = set()
-    ours: set[bytes] = set()
+    only_ours: set[bytes] = set()
     for namespace, known in groups.items():
         recipe = around.recipes[namespace]
         if around.judging.is_foreign(namespace):
             barred.update(known)
             continue
         if around.judging.is_open(namespace):
-            ours.update(known)
+            only_ours.update(known)
         if not recipe.replace:
             forms.update(dict.fromkeys(known, recipe.form))
     asked = [key for key in keys if key not in barred]
-    said = iter(await _asked(around, asked, forms, ours) if asked else ())
+    said = iter(await _asked(around, asked, forms, only_ours) if asked else ())
     return [FOREIGN if key in barred else next(said) for key in keys]
 
 
 async def _asked(
-    around: Surroundings, keys: Sequence[bytes], forms: dict[bytes, Form], ours: set[bytes]
+    around: Surroundings, keys: Sequence[bytes], forms: dict[bytes, Form], only_ours: set[bytes]
 ) -> Sequence[Answer]:
     """If the Redis user may remove nothing at all, each key counts as refused, for refused keys are retried only a few times."""
     try:
-        return await around.writer.invalidate(keys, forms, ours=ours)
+        return await around.writer.invalidate(keys, forms, only_ours=only_ours)
     except Forbidden as e:
         return [Answer(Result.FAILED, why=str(e))] * len(keys)

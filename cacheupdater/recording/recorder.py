@@ -16,7 +16,6 @@ from cacheupdater.core.peers import NOBODY, Peering
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
-
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.namespace import Namespace

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cacheupdater.feed_ports import Cells, Position, Skipped
 
 TURN_S = 1.0  # seconds between two looks whether it is our turn
-EVENTS_MAX = 1000  # changes of a batch, as in the real feeds
+EVENTS_MAX = 1000  # changes of a batch
 
 
 class MemoryTransaction:

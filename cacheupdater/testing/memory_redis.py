@@ -167,15 +167,15 @@ class MemoryRedis:
         *keys: bytes,
         hold_off_ms: int = 0,
         forms: Mapping[bytes, fence.Form] = NO_FORMS,
-        ours: Collection[bytes] = (),
+        only_ours: Collection[bytes] = (),
     ) -> list[Outcome]:
         """INVALIDATE: removes values and raises floors. With `forms`, as from an updater, foreign values stay; of the keys in
-        `ours`, also those that no load has written."""
+        `only_ours`, also those that no load has written."""
         outcomes: list[Outcome] = []
         for key in keys:
             form, held, floor = forms.get(key), self.get(key), self.floor(key)
             stays = form is not None and is_foreign(held, form, floor)
-            if key in ours and (floor is None or fence.form_of(floor) is None):
+            if key in only_ours and (floor is None or fence.form_of(floor) is None):
                 stays = held is not None
             if not stays:
                 self.delete(key)
@@ -281,9 +281,11 @@ class MemoryWriter:
         keys: Sequence[bytes],
         forms: Mapping[bytes, fence.Form] = NO_FORMS,
         *,
-        ours: Collection[bytes] = (),
+        only_ours: Collection[bytes] = (),
     ) -> Sequence[Answer]:
-        outcomes = self.server.invalidate(*keys, hold_off_ms=self._hold_off_ms, forms=forms, ours=ours)
+        outcomes = self.server.invalidate(
+            *keys, hold_off_ms=self._hold_off_ms, forms=forms, only_ours=only_ours
+        )
         return [answers.FOREIGN if each == fence.FOREIGN else answers.WRITTEN for each in outcomes]
 
     async def prolong(

@@ -239,7 +239,7 @@ async def test_removal_leaves_what_no_load_has_written_when_told_to(cache, write
     await writer.invalidate([b"changed"])
     await cache.set(b"changed", b"{}")  # its floor is that of a change
     keys = [b"theirs", b"ours", b"hash", b"absent", b"other", b"changed"]
-    said = await writer.invalidate(keys, dict.fromkeys(keys, "json"), ours=set(keys) - {b"other"})
+    said = await writer.invalidate(keys, dict.fromkeys(keys, "json"), only_ours=set(keys) - {b"other"})
     assert said == [FOREIGN, WRITTEN, FOREIGN, WRITTEN, WRITTEN, FOREIGN]
     assert [await cache.get(key) for key in keys] == [b"{}", None, {b"f": b"1"}, None, None, b"{}"]
     assert await writer.invalidate([b"theirs"], {b"theirs": "json"}) == [WRITTEN]

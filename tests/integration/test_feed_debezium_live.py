@@ -215,13 +215,20 @@ def test_malformed_and_foreign_records_are_counted_and_passed_over_and_the_log_q
     assert reads(updater)
 
 
-@pytest.mark.prove
-def test_a_killed_reader_s_successor_goes_on_and_loses_nothing(shop, updaters, tmp_path):
+@pytest.fixture
+def pair(shop, updaters, tmp_path):
+    """Two updaters that share a queue: the one that reads the feed, and the other."""
     queue = {"url": f"sqlite:///{tmp_path}/queue.db?partitions=4&session_timeout=2s"}
     both = [updaters.make(shop.settings(queue)).start() for _ in range(2)]
     [reader] = eventually(lambda: [each for each in both if reads(each)])
     [other] = [each for each in both if each is not reader]
     shop.fill(other.emit)
+    return reader, other
+
+
+@pytest.mark.prove
+def test_a_killed_reader_s_successor_goes_on_and_loses_nothing(shop, pair):
+    reader, other = pair
     changed = [_updated(shop, each) for each in range(1, 10)]
     shop.run("UPDATE items SET shelf = 7")
     shop.send(*changed[:5])
@@ -236,12 +243,8 @@ def test_a_killed_reader_s_successor_goes_on_and_loses_nothing(shop, updaters, t
 
 
 @pytest.mark.prove
-def test_a_reader_that_wakes_after_its_session_takes_nothing_from_its_successor(shop, updaters, tmp_path):
-    queue = {"url": f"sqlite:///{tmp_path}/queue.db?partitions=4&session_timeout=2s"}
-    both = [updaters.make(shop.settings(queue)).start() for _ in range(2)]
-    [reader] = eventually(lambda: [each for each in both if reads(each)])
-    [other] = [each for each in both if each is not reader]
-    shop.fill(other.emit)
+def test_a_reader_that_wakes_after_its_session_takes_nothing_from_its_successor(shop, pair):
+    reader, other = pair
     reader.pause()
     shop.run("UPDATE items SET shelf = 7 WHERE id <= 5")
     shop.send(*(_updated(shop, each) for each in range(1, 6)))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cacheupdater.feed_ports import Watched
     from cacheupdater_client.protocol.broker import Address
 
-EVENTS_MAX = 500  # of a batch: 12 ms of the event loop if each brings its schema, 7 ms if none does
+EVENTS_MAX = 200  # of a batch: 4 ms of the event loop if each brings its schema, 2 ms if none does
 FETCH_BYTES = 1024 * 1024  # per partition and fetch, as stored: 200 events with their schemas, 2,000 without
 FETCH_BYTES_ALL = 8 * 1024 * 1024  # per fetch, with any number of partitions
 POLL_S = 0.1  # seconds that a poll waits for events; so late is a stop, or the end of a rebalance, seen at the most

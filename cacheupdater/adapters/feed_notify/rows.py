@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.feed_ports import Cell
 
-CHANGES_MAX = 1000  # of one batch, about: a row of the outbox is not divided
+CHANGES_MAX = 200  # of one batch, about, for a row of the outbox is not divided: 3 ms of the event loop
 _WHOLE = {"smallint", "integer", "bigint"}
 
 

@@ -98,9 +98,6 @@ class ReplicationFeed:
             if batch is not None and self._stream is stream:
                 self._given, self._linger = self._now(), None
                 yield batch
-                await asyncio.sleep(
-                    0
-                )  # a consumer that waits for nothing would keep the event loop for itself
 
     async def confirm(self, position: Position) -> None:
         """The server is told within 100 ms."""

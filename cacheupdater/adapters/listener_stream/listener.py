@@ -1,9 +1,9 @@
 """Where applications on this machine hand in their hints: `unix:///path` and `tcp://host:port`.
 
 The service makes one `StreamListener` beside a memory queue, starts it when partitions are ready and closes it
-first of all. Each connection is a peer, which stands for one client, or for as many as it says. The listener says hello at once, cuts the stream into frames, puts the frames on
-the queue unchanged, and acknowledges how many were taken. A queue that only passes packs on may owe an acknowledgement until
-it has passed the pack on (`owed`, `acknowledge`). A peer for which the queue has no room is not read until there
+first of all. Each connection is a peer, which stands for one client, or for as many as it says. The listener says hello at once,
+cuts the stream into frames, puts the frames on the queue unchanged, and acknowledges how many were taken. A queue that only
+passes packs on may owe an acknowledgement until it has passed the pack on (`owed`, `acknowledge`). A peer for which the queue has no room is not read until there
 is room. A peer's mistake costs only its own connection, with a counted reason. The listener does not look into packs
 (intake decodes them) and remembers nothing beyond a connection: a client sends again what was not acknowledged. So it may
 close a connection where the frames that are cut or wait for room would together take too much memory.

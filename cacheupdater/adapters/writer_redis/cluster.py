@@ -146,12 +146,14 @@ class ClusterWriter:
         keys: Sequence[bytes],
         forms: Mapping[bytes, fence.Form] = fence.NO_FORMS,
         *,
-        ours: Collection[bytes] = (),
+        only_ours: Collection[bytes] = (),
     ) -> Sequence[Answer]:
         """Removes the values and raises their floors. If it raises an error, some keys may be done: the caller repeats all."""
 
         def call(key: bytes) -> Sequence[Any]:
-            return fence.invalidate_args([key], hold_off_ms=self._hold_off_ms, forms=forms, ours=ours)
+            return fence.invalidate_args(
+                [key], hold_off_ms=self._hold_off_ms, forms=forms, only_ours=only_ours
+            )
 
         left: list[bytes] = list(keys)
         said = dict.fromkeys(left, _MOVING)

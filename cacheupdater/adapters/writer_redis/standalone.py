@@ -100,12 +100,14 @@ class RedisWriter:
         keys: Sequence[bytes],
         forms: Mapping[bytes, fence.Form] = fence.NO_FORMS,
         *,
-        ours: Collection[bytes] = (),
+        only_ours: Collection[bytes] = (),
     ) -> Sequence[Answer]:
         """Removes the values and raises their floors. If it raises an error, some keys may be done: the caller repeats all."""
 
         def call(some: Sequence[bytes]) -> Sequence[Any]:
-            return fence.invalidate_args(some, hold_off_ms=self._hold_off_ms, forms=forms, ours=ours)
+            return fence.invalidate_args(
+                some, hold_off_ms=self._hold_off_ms, forms=forms, only_ours=only_ours
+            )
 
         await self._leave_a_former_primary()
         calls = _Calls(fence.INVALIDATE, list(fence.key_chunks(keys)), call, None)

@@ -289,13 +289,13 @@ def invalidate_args(
     *,
     hold_off_ms: int = 0,
     forms: Mapping[bytes, Form] = NO_FORMS,
-    ours: Collection[bytes] = (),
+    only_ours: Collection[bytes] = (),
 ) -> list[_Arg]:
     """The arguments after INVALIDATE's sha in EVALSHA, for at most SCRIPT_KEYS_MAX keys.
 
     `hold_off_ms` covers the lag of replicas that loads may read: no load that began within this time can land. A value
     that is foreign to its key's form in `forms` stays. Where a key has no form, any value is removed. But a value of a key in
-    `ours` is removed only if a load of an updater has written it.
+    `only_ours` is removed only if a load of an updater has written it.
     """
     if not 0 <= hold_off_ms <= CLOCK_STEP_S * 1000:
         raise ValueError(
@@ -303,7 +303,7 @@ def invalidate_args(
         )
     names = _in_pairs(keys, floor_names(keys))
     letters = "".join(FORM_LETTERS[forms[key]] if key in forms else "-" for key in keys) if forms else ""
-    marks = "".join("01"[key in ours] for key in keys) if ours else ""
+    marks = "".join("01"[key in only_ours] for key in keys) if only_ours else ""
     life = _floor_life_ms(hold_off_ms)
     return [len(names), *names, hold_off_ms * 1000, CLOCK_STEP_S * 1_000_000, life, letters, marks]
 

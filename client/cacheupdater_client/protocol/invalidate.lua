@@ -1,11 +1,11 @@
 -- invalidate and write_through: for each pair of KEYS (key, floor).
--- ARGV: hold_off us, clock_step us, least floor life ms, forms, ours;
+-- ARGV: hold_off us, clock_step us, least floor life ms, forms, marks;
 --       for write_through (one key) also: since, load_age us, kind, ttl ms, value or fields.
 -- forms: empty = an application's call, which removes any value. An updater sends one letter a key: a value that is
 -- foreign to this form stays; - = any value is removed.
--- ours: empty, or one letter a key: 1 = a value stays, too, if no load of an updater has written it.
+-- marks: empty, or one letter a key: 1 = a value stays, too, if no load of an updater has written it.
 -- Answers per key: 1 value set, 0 removed, -2 foreign: left alone, "-text" = failed.
-local hold_off, clock_step, floor_life, forms, ours = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local hold_off, clock_step, floor_life, forms, marks = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local since, load_age, kind, ttl = ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[9]
 local SET, REMOVED = 1, 0
 local stamp = string.format('%.0f', now + hold_off) .. '999'   -- above every load of the same microsecond
@@ -43,7 +43,7 @@ for i = 1, #KEYS, 2 do
   local nth = (i + 1) / 2
   local form = sub(forms, nth, nth)
   if form == '' or form == '-' then form = nil end
-  local answer = answer_of(invalidate, KEYS[i], KEYS[i + 1], form, sub(ours, nth, nth) == '1')
+  local answer = answer_of(invalidate, KEYS[i], KEYS[i + 1], form, sub(marks, nth, nth) == '1')
   -- this server has become a replica and has changed nothing; an error of the whole call makes redis-py look for the primary
   if type(answer) == 'string' and string.find(answer, '-READONLY', 1, true) then
     return redis.error_reply('READONLY this server is a replica by now')

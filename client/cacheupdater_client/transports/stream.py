@@ -1,8 +1,9 @@
 """unix:// and tcp://: frames down a socket, a hello and acknowledgements back.
 
 The socket is non-blocking and every turn ends at once: connecting, the wait for the hello and a peer that reads slowly are
-states that later turns look at again. A collector says here for how many clients it stands, to an updater that believes more than one. A fault costs the connection, never a frame: the outbox keeps frames that are not
-acknowledged. A new attempt follows after 50 ms, then after twice as long each time, up to a second.
+states that later turns look at again. A collector says here for how many clients it stands, to an updater that believes more
+than one. A fault costs the connection, never a frame: the outbox keeps frames that are not acknowledged. A new attempt follows
+after 50 ms, then after twice as long each time, up to a second.
 """
 
 from __future__ import annotations

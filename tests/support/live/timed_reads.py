@@ -1,7 +1,7 @@
 """An application that reads from Redis at a steady pace and times its reads: ours, and by turns stock's and an idle loop's.
 
-`gunicorn live.timed_reads:app` answers each request after `seconds` of such reads, and `python -m live.timed_reads` does the same in one event
-loop. TIMED_READS holds the settings as JSON. Both say what became of the hints, and the microseconds of each read. The idle loop
+`gunicorn live.timed_reads:app` answers each request after `seconds` of such reads, and `python -m live.timed_reads` does the same
+in one event loop. TIMED_READS holds the settings as JSON. Both say what became of the hints, and the microseconds of each read. The idle loop
 does nothing for about as long as a read takes, so its times show what the machine itself adds.
 """
 

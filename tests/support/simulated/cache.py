@@ -240,13 +240,13 @@ class SimWriter:
         flight.answers = {entry.key: answer.result for entry, answer in zip(entries, said, strict=True)}
         return said
 
-    async def invalidate(self, keys, forms=NO_FORMS, *, ours=()):
+    async def invalidate(self, keys, forms=NO_FORMS, *, only_ours=()):
         self.process.check()
         seen, task = self._world.seen, asyncio.current_task()
         removal = self._removals[task] = Removal(tuple(keys))
         seen.removals.append(removal)
         try:
-            said = await self.redis.invalidate(keys, forms, ours=ours)
+            said = await self.redis.invalidate(keys, forms, only_ours=only_ours)
         finally:
             del self._removals[task]
         self.process.check()

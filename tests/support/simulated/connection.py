@@ -206,8 +206,10 @@ class SimConnection:
         forms = {key: NAMES[form] for key, form in zip(keys, letters.decode(), strict=False) if form != "-"}
         now, server = self._world.seen.clock(), self._cache.server
         before = [server.get(key) for key in keys]
-        ours = {key for key, mark in zip(keys, marks.decode(), strict=False) if mark == "1"}
-        outcomes = server.invalidate(*keys, hold_off_ms=int(hold_off_us) // 1000, forms=forms, ours=ours)
+        only_ours = {key for key, mark in zip(keys, marks.decode(), strict=False) if mark == "1"}
+        outcomes = server.invalidate(
+            *keys, hold_off_ms=int(hold_off_us) // 1000, forms=forms, only_ours=only_ours
+        )
         for key, value in zip(keys, before, strict=True):
             self._cache.look_after(key, value, self._writer.process.name)
         task.remove([self._cache.log(CacheEvent(now, key, "invalidate", covers=now)) for key in keys], now)

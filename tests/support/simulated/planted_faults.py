@@ -254,7 +254,7 @@ class Removes(PlantedFault):
     def writer(self, cache, process, world):
         writer = SimWriter(cache, process, world)
         invalidate = writer.invalidate
-        writer.invalidate = lambda keys, forms, *, ours: invalidate(keys)
+        writer.invalidate = lambda keys, forms, *, only_ours: invalidate(keys)
         return writer
 
 

@@ -99,10 +99,12 @@ class Writer(MemoryWriter):
         self.tokens += 1
         return await super().token(keys)
 
-    async def invalidate(self, keys, forms=NO_FORMS, *, ours=()):
+    async def invalidate(self, keys, forms=NO_FORMS, *, only_ours=()):
         if self.invalidation_errors:
             raise self.invalidation_errors.pop(0)
-        said = iter(await super().invalidate([key for key in keys if key != self.refuses], forms, ours=ours))
+        said = iter(
+            await super().invalidate([key for key in keys if key != self.refuses], forms, only_ours=only_ours)
+        )
         return [NO_RIGHT if key == self.refuses else next(said) for key in keys]
 
 

@@ -16,7 +16,7 @@ from cacheupdater.feeds.row_keys import Direct, Lookup, RowKeys
 from cacheupdater.feeds.sweep import AGAIN_S
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.testing import virtual_loop
-from cacheupdater.testing.memory_feed import MemoryFeed, MemoryLog
+from cacheupdater.testing.memory_feed import EVENTS_MAX, MemoryFeed, MemoryLog
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.protocol.patterns import Pattern
 
@@ -339,6 +339,32 @@ async def test_records_that_tell_no_change_are_counted_and_said_until_changes_co
     await asyncio.sleep(1.0)
     assert world.sink.keys == [b"product:7"]
     assert world.standing == set()
+
+
+@story
+async def test_others_have_their_turn_between_two_batches(world):
+    """A feed that has much to tell gives batches for which nobody must wait."""
+    turns, seen, all_seen = 0, [], asyncio.Event()
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def put(_keys):
+        seen.append(turns)
+        if len(seen) == 5:
+            all_seen.set()
+        return lambda: True
+
+    world.sink.put = put
+    for first in range(0, 5 * EVENTS_MAX, EVENTS_MAX):
+        world.change(*range(first, first + EVENTS_MAX))
+    world.tasks.append(asyncio.ensure_future(other()))
+    world.start()
+    await all_seen.wait()
+    assert len(set(seen)) == 5
 
 
 # --- any row may have changed ----------------------------------------------------------------------------
