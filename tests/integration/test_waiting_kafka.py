@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import NotLeaderForPartitionError
+from aiokafka.protocol.offset import OffsetRequest
 from suite.commands import on_a_queue
 
 from cacheupdater.adapters import topic_kafka
@@ -97,6 +99,28 @@ async def test_packs_that_come_and_are_finished_while_the_brokers_answer_do_not_
     assert len(finished) > 4
     assert 20 <= done <= end <= finished[-1]
     assert count == end - done
+
+
+async def test_a_leader_that_does_not_know_its_part_yet_is_asked_again(waiting, topic, monkeypatch):
+    await send(topic, 0, b"a")
+    ask, asked = Cluster.ask, []
+
+    async def elected(cluster, request, **how):
+        answer = await ask(cluster, request, **how)
+        if isinstance(request, OffsetRequest):
+            asked.append(request)
+            if len(asked) < 3:
+                number, _, *rest = answer.topics[0][1][-1]
+                answer.topics[0][1][-1] = (number, NotLeaderForPartitionError.errno, *rest)
+        return answer
+
+    monkeypatch.setattr(Cluster, "ask", elected)
+    assert await lag_of(waiting) == (0, 1, 1)
+    assert len(asked) == 4, "twice in vain, and then for both ends"
+    monkeypatch.setattr(topic_kafka.waiting, "ANSWER_S", 0.0)
+    asked.clear()
+    with pytest.raises(Unavailable, match="cannot be used now"):
+        await waiting.lag()
 
 
 async def test_what_was_committed_for_a_topic_that_was_made_again_counts_for_nothing(waiting, topic):

@@ -42,11 +42,15 @@ if TYPE_CHECKING:
 
 FETCH_BYTES = 1024 * 1024  # of one partition, as stored; the first batch comes whole, however large
 HELD_OFF_S = 30.0  # in which one fetch must get an answer under a quota; a broker holds us off for 11 s at a time, by default
-_BREATH_S = 0.1  # before we ask again, if the broker names no time
+_BREATH_S = 0.1  # seconds before we ask again, if the broker names no time
 _FIRST, _END = -2, -1  # what OffsetRequest calls them
 _NO_LEADER = -1
 _EVERYBODY = -1  # no replica asks
 _SEEN = 0  # isolation: packs of transactions under way count, as for an updater
+
+
+class _Moving(Unavailable):
+    """Brokers differ about the leader of a partition, as they do for a moment after an election and in a new topic."""
 
 
 class TopicWaiting:
@@ -63,7 +67,18 @@ class TopicWaiting:
         self._ends: Mapping[int, int] = {}
 
     async def lag(self) -> Sequence[Lag]:
-        """As the port says. Where nothing is committed, everything waits."""
+        """As the port says. Where nothing is committed, everything waits. Asks again while a partition gets another leader."""
+        clock = asyncio.get_running_loop().time
+        ends = clock() + ANSWER_S
+        while True:
+            try:
+                return await self._lag()
+            except _Moving:
+                if clock() > ends:
+                    raise
+                await asyncio.sleep(_BREATH_S)
+
+    async def _lag(self) -> Sequence[Lag]:
         cluster = await self._cluster()
         found = await described(cluster, self._topic)
         if found is None:
@@ -169,7 +184,8 @@ class TopicWaiting:
         if error is TopicAuthorizationFailedError:
             raise Misconfigured(f"this user may not read the topic {self._topic}: allow Read on it")
         if error is not NoError:
-            raise Unavailable(f"partition {partition} cannot be used now: {error.description}")
+            kind = _Moving if error.retriable else Unavailable
+            raise kind(f"partition {partition} cannot be used now: {error.description}")
 
     async def _cluster(self) -> Cluster:
         if self._reached is None:
