@@ -117,13 +117,15 @@ class MemoryFeed:
 
     async def start(self) -> None:
         """Waits until it is our turn."""
+        self._stopped = False
         self._refuse_if_down()
         while self._log.turn not in {None, self}:
             await asyncio.sleep(TURN_S)
             self._refuse_if_down()
+            if self._stopped:
+                raise Unavailable("the feed was stopped while it waited for its turn")
         self._log.turn = self
         self._log.feeds.add(self)
-        self._stopped = False
         self._given, self._part = 0, 0
 
     async def batches(self) -> AsyncIterator[Batch]:

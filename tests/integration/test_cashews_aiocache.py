@@ -115,7 +115,7 @@ class Shop:
         return self.running("-m", "cacheupdater", "run", "-c", str(file))
 
 
-@pytest.fixture(params=FOLDERS)
+@pytest.fixture(params=["cashews", pytest.param("aiocache", marks=pytest.mark.prove)])
 def shop(request, tmp_path, redis_url):
     return Shop(tmp_path, redis_url, request.param)
 

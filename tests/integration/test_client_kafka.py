@@ -278,6 +278,7 @@ def excess(ours, theirs, slices=6):
     )
 
 
+@pytest.mark.prove
 def test_stopped_broker_costs_no_hint_and_no_read_any_time(
     own_kafka, redis_url, monkeypatch, record_property, needs_apache
 ):

@@ -69,6 +69,7 @@ def test_demo_passes_its_own_checks_with_one_of_two_updaters_killed(needs_broker
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.prove
 def test_demo_stops_everything_it_started_when_it_is_told_to_end(needs_broker, folder):
     with demo(folder, 60) as process:
         heard = []

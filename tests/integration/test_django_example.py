@@ -111,7 +111,7 @@ def _up(port):
         return None
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["django", pytest.param("django-redis", marks=pytest.mark.prove)])
 def shop(request, tmp_path, redis_url):
     return Shop(tmp_path, redis_url, request.param)
 

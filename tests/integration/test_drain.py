@@ -143,6 +143,7 @@ def clients():
 @pytest.mark.parametrize(
     ("old", "new"), [("sqlite_url", "postgres_url"), ("streams_url", "sqlite_url")], ids=["sqlite", "streams"]
 )
+@pytest.mark.prove
 def test_no_hint_is_lost_on_the_way_though_the_drain_is_killed_and_old_clients_still_write(
     request, amount, drains, clients, old, new
 ):
@@ -169,6 +170,7 @@ def test_no_hint_is_lost_on_the_way_though_the_drain_is_killed_and_old_clients_s
     print(f"{cut_short} kills in the middle; {arrived:,} keys arrived for {len(hints.ages):,}, 0 lost")
 
 
+@pytest.mark.prove
 def test_hints_move_from_kafka_to_streams(kafka, new_topic, streams_url, drains, clients):
     make(streams_url)
     old = kafka.url(new_topic(partitions=3), "?session_timeout=6s")

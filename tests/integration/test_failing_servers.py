@@ -62,7 +62,7 @@ def servers(redis_url):
 @pytest.mark.parametrize("target", TARGETS)
 def test_reads_do_what_redis_py_does_and_the_process_ends(servers, target, amount, tmp_path):
     urls, ports = servers
-    reads = amount(200_000, 2_000_000)
+    reads = amount(100_000, 2_000_000)
     with TARGETS[target](tmp_path, ports) as there:
         emit = there if isinstance(there, str) else getattr(there, "url", f"unix://{there}")
         command = [failing.__file__, emit, str(reads), *(f"{name}={url}" for name, url in urls.items())]

@@ -275,6 +275,7 @@ def test_an_updater_that_was_away_reads_what_it_has_missed(shop, updaters):
     assert not any("feed_swept" in each for each in updater.troubles)
 
 
+@pytest.mark.prove
 def test_commands_and_pages_tell_of_the_feed(shop, updaters):
     updater = updaters.make(shop.settings()).start()
     eventually(lambda: reads(updater))

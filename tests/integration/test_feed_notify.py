@@ -64,6 +64,7 @@ async def rest(world):
 # --- what is told -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 async def test_ten_thousand_rows_of_one_statement_are_told_once_each_after_a_plan_for_one_row(world, read):
     async with session(world.url) as application:
         await application.execute("INSERT INTO items SELECT n, 0 FROM generate_series(1, 10000) n")

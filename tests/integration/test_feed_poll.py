@@ -182,6 +182,7 @@ async def test_a_changed_key_is_told_as_it_is_now(world, session):
     assert reading.ids() == [7, 70]
 
 
+@pytest.mark.prove
 async def test_ten_thousand_rows_of_one_statement_are_told_once_each(world, session):
     await session.execute(
         "INSERT INTO products SELECT n, 0, now() - interval '1 day' FROM generate_series(1, 10000) n"

@@ -121,6 +121,7 @@ def test_what_is_read_is_fresh_at_once_and_never_missing_and_what_is_not_read_co
     eventually(lambda: shop.updater.metric("fed_total", result="removed") == removed)
 
 
+@pytest.mark.prove
 def test_what_is_rolled_back_costs_nothing_and_what_stays_open_is_told_after_its_commit(
     shop, database, amount
 ):
@@ -195,6 +196,7 @@ def test_a_person_can_run_the_statements_that_install_prints(kind, database, red
     assert "nothing to do" in changes(updater, "install")
 
 
+@pytest.mark.prove
 def test_a_person_can_run_the_statements_that_remove_prints_and_no_trace_is_left(
     kind, database, redis_url, updaters
 ):

@@ -150,6 +150,7 @@ def test_a_state_that_can_never_be_written_ends_the_start_with_78(updaters, sett
     assert "nowhere/learned cannot be used: No such file or directory" in updater.log
 
 
+@pytest.mark.prove
 def test_rubbish_in_the_record_ends_no_updater_and_no_successor(updaters, settings, plain):
     far = "99999999999999"
     rubbish = {"x": f"1 {far} 1 abc def", "y": f"1 {far} nan 1 1", "z": "9" * 1_000_000, "born": "nan"}

@@ -72,6 +72,7 @@ def kill_and_replace(group, draw, seconds, replaced=replaced):
 
 
 @pytest.mark.timeout(0)  # as long as it was asked to
+@pytest.mark.prove
 def test_updaters_that_are_killed_under_load_lose_nothing(group, group_seconds, record_property):
     draw, seconds = random.Random(5), group_seconds
     group.start(2)
@@ -128,6 +129,7 @@ def test_one_of_three_updaters_on_a_depot_is_killed_every_ten_seconds_and_nothin
     record_property(f"figure: kills on {depot_kind}, mean takeover, s", sum(took) / len(took))
 
 
+@pytest.mark.prove
 def test_an_updater_that_commits_ahead_of_its_work_does_not_pass(group):
     """The control: should it pass, the judgement proves nothing."""
     group.start(1, program=(PLANTED,), budget="700/s")

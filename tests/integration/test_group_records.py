@@ -99,6 +99,7 @@ def test_plain_records_of_other_client_libraries_are_served_wherever_they_lie(gr
     assert group.metric("intake_rejected_total") == 0
 
 
+@pytest.mark.prove
 def test_what_kafkas_own_console_producer_types_is_served(needs_apache, group, plain):
     (updater,) = group.start(1)
     lines = [f"item:{number}|" for number in range(10)] + ["item:10|NULL", "no key and no pack"]

@@ -137,6 +137,7 @@ async def test_console_producer_writes_keys_and_empty_values(needs_apache, kafka
     assert sorted((each.key, each.value) for each in read) == [(b"a", b"1"), (b"b", None)]
 
 
+@pytest.mark.prove
 async def test_broker_comes_back_at_its_port_with_its_records(needs_apache, own_kafka):
     bootstrap = own_kafka.bootstrap
     await kafka_topics.create(bootstrap, "kept", partitions=1)
@@ -151,6 +152,7 @@ async def test_broker_comes_back_at_its_port_with_its_records(needs_apache, own_
     assert await values(bootstrap, "kept") == [b"one", b"two"]
 
 
+@pytest.mark.prove
 async def test_frozen_broker_answers_nothing_until_it_goes_on(own_kafka):
     await kafka_topics.create(own_kafka.bootstrap, "cold", partitions=1)
     async with started(AIOKafkaProducer(bootstrap_servers=own_kafka.bootstrap)) as producer:
@@ -163,6 +165,7 @@ async def test_frozen_broker_answers_nothing_until_it_goes_on(own_kafka):
     assert await values(own_kafka.bootstrap, "cold") == [b"late"]
 
 
+@pytest.mark.prove
 async def test_old_records_go_quickly_when_that_is_asked_for(needs_apache):
     with KafkaServer(properties=QUICK_RETENTION) as server:
         config = {"retention.ms": "100", "segment.ms": "100"}
@@ -173,6 +176,7 @@ async def test_old_records_go_quickly_when_that_is_asked_for(needs_apache):
                 await asyncio.sleep(0.1)
 
 
+@pytest.mark.prove
 async def test_another_broker_leads_when_the_leader_dies(needs_apache):
     with KafkaServer(3) as server:
         await kafka_topics.create(server.admin, "led", partitions=1, replicas=3)
@@ -186,6 +190,7 @@ async def test_another_broker_leads_when_the_leader_dies(needs_apache):
         assert (await kafka_topics.leaders(survivor, "led"))[0] not in {leader, -1}
 
 
+@pytest.mark.prove
 async def test_logins_and_rights_are_asked_for_at_the_first_door_alone(needs_apache):
     with KafkaServer(protocol="SASL_PLAINTEXT", users={"shop": "secret"}, properties=ACLS) as server:
         await kafka_topics.create(server.admin, "allowed", partitions=1)
@@ -199,6 +204,7 @@ async def test_logins_and_rights_are_asked_for_at_the_first_door_alone(needs_apa
             await produce(server.bootstrap, "allowed", b"no", **LOGIN | {"sasl_plain_password": "wrong"})
 
 
+@pytest.mark.prove
 async def test_clients_show_a_certificate_and_are_called_by_it(needs_apache, tmp_path):
     authority = Authority(tmp_path)
     tls = mutual_tls(authority.ca, *authority.vouch("broker"))

@@ -84,7 +84,7 @@ def test_all_healthy_keys_are_loaded_beside_a_slow_row(updater, application, rec
     assert application.get(SLOW) is None
 
 
-@pytest.mark.parametrize("turns", [20, pytest.param(100, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("turns", [5, pytest.param(100, marks=pytest.mark.prove)])
 def test_a_neighbours_change_is_fresh_beside_a_forbidden_key_after_a_flood(
     turns, updater, application, database, record_property
 ):

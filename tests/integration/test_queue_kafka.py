@@ -382,6 +382,7 @@ def impatient(monkeypatch):
 # --- brokers --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 async def test_a_broker_that_stops_and_starts_again_needs_nobody(own_kafka):
     await kafka_topics.create(own_kafka.bootstrap, "hints", partitions=3)
     async with opened(KafkaWorld(own_kafka, lambda partitions: "hints")) as world:
@@ -747,6 +748,7 @@ async def test_a_missing_right_is_waited_for_and_named(monkeypatch, caplog, tmp_
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.prove
 async def test_a_broker_that_is_away_is_no_stall(own_kafka, caplog):
     caplog.set_level(logging.CRITICAL, logger="aiokafka")
     await kafka_topics.create(own_kafka.bootstrap, "hints", partitions=3)

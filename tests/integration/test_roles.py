@@ -72,6 +72,7 @@ def file_of(redis_url, pg_url):
     return file_of
 
 
+@pytest.mark.prove
 def test_no_change_that_a_collector_acknowledged_is_lost_when_the_redis_of_the_streams_dies(
     updaters, collectors, durable_redis, shop, file_of
 ):

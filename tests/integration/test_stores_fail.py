@@ -349,6 +349,7 @@ END $$;
 AFTER_ALL_WRITES = "DO $$ BEGIN LOCK TABLE {}_packs IN SHARE MODE; END $$"
 
 
+@pytest.mark.prove
 def test_hints_wait_while_the_disk_of_postgresql_is_full(
     postgresql_queue, group_on, postgres_server, record_property
 ):

@@ -140,6 +140,7 @@ async def test_looking_leaves_no_trace(kafka, kafka_topic):
         await admin.close()
 
 
+@pytest.mark.prove
 async def test_several_brokers_decide_on_copies_and_a_dead_one_is_seen():
     with KafkaServer(3, properties={"auto.create.topics.enable": "true"}) as server:
         url = f"kafka://{server.bootstrap}/hints"

@@ -205,6 +205,7 @@ async def test_a_topic_that_was_made_again_since_it_was_looked_at_is_not_taken_f
         await read(waiting, 0, 3)
 
 
+@pytest.mark.prove
 async def test_a_broker_with_a_fetch_quota_is_waited_for_as_long_as_it_says(monkeypatch):
     monkeypatch.setattr(topic_kafka.waiting, "FETCH_BYTES", 1)  # so each batch comes alone
     with KafkaServer(properties=QUICK_QUOTAS) as server:

@@ -26,7 +26,7 @@ def passed(chosen, redis_url, pg_url, seeds=""):
     return int(last.split(" passed")[0].split()[-1])
 
 
-@pytest.mark.campaign(short=6, full=400, block=50)
+@pytest.mark.campaign(short=3, full=400, block=50)
 def test_random_programs_of_django_invalidate_what_they_commit(seeds, redis_url, pg_url):
     assert passed("random", redis_url, pg_url, f"{seeds[0]}-{seeds[-1]}") == 3
 

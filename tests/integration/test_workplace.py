@@ -62,6 +62,28 @@ namespaces:
 """
 
 
+@pytest.fixture(scope="session")
+def names(tmp_path_factory):
+    """What is asked for, less what Python has imported before it can hear of us."""
+    file = tmp_path_factory.mktemp("names") / "shop.yaml"
+    file.write_text(config("redis://127.0.0.1:1", file.parent))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'client'}"}  # noqa: TID251  a child
+    done = subprocess.run(
+        [sys.executable, "-c", SPY, file],
+        cwd=file.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    asked = done.stdout.rpartition("SEEN")[2].split()
+    early = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=True)
+    found = (LAZY | set(asked)) - set(early.stdout.split()) - {"cacheupdater", "shop_of_mine"}
+    assert {"numpy", "uvloop", "hiredis", "sqlalchemy", "asyncpg", "json"} <= found
+    assert len(found) > 100
+    return found
+
+
 class Folder:
     """A working directory with a user's own loader, and strangers' files."""
 
@@ -83,21 +105,6 @@ class Folder:
         )
         for name in ("helper_of_mine", "lazy_helper_of_mine"):
             (path / f"{name}.py").write_text("def answer(slots):\n    return {}\n")
-
-    def names(self):
-        """What is asked for, less what Python has imported before it can hear of us."""
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'client'}"}  # noqa: TID251  a child
-        done = subprocess.run(
-            [sys.executable, "-c", SPY, self.file],
-            cwd=self.path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        asked = done.stdout.rpartition("SEEN")[2].split()
-        early = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=True)
-        return (LAZY | set(asked)) - set(early.stdout.split()) - {"cacheupdater", "shop_of_mine"}
 
     def plant(self, names):
         for name in names:
@@ -130,17 +137,16 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path, redis_url):
+def folder(names, tmp_path, redis_url):
     made = Folder(tmp_path, redis_url)
-    names = made.names()
-    assert {"numpy", "uvloop", "hiredis", "sqlalchemy", "asyncpg", "json"} <= names
-    assert len(names) > 100
     made.plant(names)
     return made
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("program", [SCRIPT, MODULE], ids=["script", "module"])
+@pytest.mark.parametrize(
+    "program", [pytest.param(SCRIPT, id="script", marks=pytest.mark.prove), pytest.param(MODULE, id="module")]
+)
 def test_a_module_planted_in_the_working_directory_does_not_run(folder, program):
     for args in (
         ["check", "-c", folder.file],
@@ -203,6 +209,7 @@ def _workers(parent):
     return [each for each in psutil.Process(parent.pid).children() if "--worker" in each.cmdline()]
 
 
+@pytest.mark.prove
 def test_the_demonstration_runs_nothing_of_the_working_directory(folder):
     done = folder.run(SCRIPT, "demo", "--plain", "--duration", "1")
 

@@ -98,6 +98,7 @@ def test_hints_of_the_application_reach_redis_through_the_rendered_sidecar(besid
     print(f"sidecar ended within {seconds:.1f} s of SIGTERM; {how}")
 
 
+@pytest.mark.prove
 def test_application_does_not_notice_that_its_sidecar_is_not_there_or_dies_or_comes_back(beside):
     with redis.Redis.from_url(beside.redis_url) as plain:
         plain.set(KEY, json.dumps({"id": 7, "name": "teapot", "price": 900}))

@@ -17,7 +17,7 @@ LEAST = 23  # how often each kind of fault must have happened in a thousand sche
 PLANTED_WITHIN = 1_000  # schedules
 
 
-@pytest.mark.campaign(short=200, full=20_000, block=1_000)
+@pytest.mark.campaign(short=100, full=20_000, block=1_000)
 def test_unannounced_changes_keep_every_promise_under_every_fault(seeds, record_property):
     report = apart(partial(campaign.run_block, fed=True), seeds)
     record_property("figure: schedules with a feed", report.schedules)
@@ -40,7 +40,7 @@ def test_unannounced_changes_keep_every_promise_under_every_fault(seeds, record_
     [
         ("confirmed before queued", "K1"),
         ("a memory queue is safe", "K1"),
-        ("a memory queue is safe", "S2"),
+        pytest.param("a memory queue is safe", "S2", marks=pytest.mark.prove),  # after hundreds of schedules
         ("fed changes of unread keys are dropped", "L1"),
         ("fed changes of unread keys are dropped", "S2"),
         ("fed changes are declined while a load runs", "L1"),

@@ -88,7 +88,7 @@ def _parts(url):
     return [each for each in (user, password) if CANARY in each]
 
 
-@MANY
+@settings(MANY, max_examples=60)  # of each part of a file, which is read three times
 @given(url=ADDRESSES)
 @pytest.mark.parametrize("where", ["cache", "queue", "source", "listen", "state", "a key"])
 def test_a_file_that_is_refused_shows_no_user_and_no_password(where, url, tmp_path):

@@ -73,8 +73,9 @@ class Reading:
     async def stop(self):
         """Ends the reading in order."""
         await self.feed.stop()
-        await asyncio.wait({self._task}, timeout=PATIENCE_S)
+        _, left = await asyncio.wait({self._task}, timeout=PATIENCE_S)
         self.abandon()
+        assert not left, "the feed was stopped, and still waits"
 
     def abandon(self):
         """Reads no more, and says nothing to the feed."""

@@ -112,6 +112,7 @@ def leave_a_hint():
 """
 
 
+@pytest.mark.prove
 def test_tests_after_one_in_which_pytest_dies_hangs_or_ends_run_too(tmp_path, monkeypatch):
     monkeypatch.setattr(sides, "STUCK_S", 5)
     monkeypatch.setattr(sides, "_servers", lambda *_, usual: [])
