@@ -92,7 +92,7 @@ class Reader:
                     "feed_down", self.source, f"the changes of source {self.source} cannot be read: {e}"
                 )
             finally:
-                self._forget()
+                self._forget(notices)
                 await self._feed.stop()
             await asyncio.sleep(REST_S)
 
@@ -129,6 +129,7 @@ class Reader:
             self.told = self.told._replace(spoke=clock())
             if batch.changes:
                 self._note(batch, observer, wall())
+            self._note_lacks(batch.lacks, notices)
             for skipped in batch.skipped:
                 self._note_skipped(skipped, observer, notices)
             if batch.changes and not batch.skipped:
@@ -147,6 +148,12 @@ class Reader:
             lag = max(0.0, now - batch.committed)
             self.told = self.told._replace(lag=lag)
             observer.measure("feed_lag_seconds", lag, label=self.source)
+
+    def _note_lacks(self, lacks: Sequence[str], notices: Notices) -> None:
+        if lacks:
+            notices.trouble("feed_lacks", self.source, ". ".join(lacks))
+        else:
+            notices.over("feed_lacks", self.source)
 
     def _note_skipped(self, skipped: Skipped, observer: Observer, notices: Notices) -> None:
         observer.count("feed_skipped", skipped.records, label=self.source, reason=skipped.reason)
@@ -224,8 +231,9 @@ class Reader:
                 observer.level("feed_waiting", waiting, label=self.source)
             await asyncio.sleep(WAITING_EVERY_S)
 
-    def _forget(self) -> None:
-        """What was not confirmed comes again."""
+    def _forget(self, notices: Notices) -> None:
+        """What was not confirmed comes again, perhaps to another updater, which then says what the feed lacks."""
+        notices.over("feed_lacks", self.source)
         self._ledger = Ledger()
         for task in self._again:
             task.cancel()

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from cacheupdater.errors import Faulty, Unavailable
-from cacheupdater.feed_ports import Skipped
+from cacheupdater.feed_ports import SILENCE_MAX, Skipped
 from cacheupdater.feeds.lookups import AGAIN_S as LOOKUP_AGAIN_S
 from cacheupdater.feeds.lookups import KEYS_MAX, SHUT_OUT_S, TRIES, Lookups
 from cacheupdater.feeds.reader import REST_S, Reader
@@ -338,6 +338,31 @@ async def test_records_that_tell_no_change_are_counted_and_said_until_changes_co
     world.change(7)
     await asyncio.sleep(1.0)
     assert world.sink.keys == [b"product:7"]
+    assert world.standing == set()
+
+
+@story
+async def test_what_a_feed_cannot_tell_yet_is_said_until_it_can(world):
+    world.log.lacks = ("no topic tells the table brands",)
+    world.start()
+    world.change(1)
+    await asyncio.sleep(1.0)
+    assert world.sink.keys == [b"product:1"]
+    [said] = world.notices.standing()
+    assert (said.event, said.subject, said.text) == ("feed_lacks", "shop", *world.log.lacks)
+    world.log.lacks = ()
+    await asyncio.sleep(SILENCE_MAX)
+    assert world.standing == set()
+
+
+@story
+async def test_what_a_feed_cannot_tell_yet_is_said_by_whoever_has_the_turn(world):
+    world.log.lacks = ("no topic tells the table brands",)
+    world.start()
+    await asyncio.sleep(SILENCE_MAX)
+    assert world.standing == {"feed_lacks"}
+    world.tasks[0].cancel()
+    await asyncio.sleep(1.0)
     assert world.standing == set()
 
 
