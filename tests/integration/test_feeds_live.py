@@ -16,6 +16,7 @@ from live.fed_shop import BRANDS, CACHED, EVERY_S, HOT, TABLES, FedShop, setting
 from live.updater_process import eventually
 from suite.pace import PATIENCE_S
 
+from cacheupdater.cli import exits
 from cacheupdater.config.load import load_config
 from cacheupdater.local.postgres_server import run_sql
 from cacheupdater.service.installing import install
@@ -36,11 +37,11 @@ def database(logical_pg_url):
     )
 
 
-def changes(updater, *words):
+def changes(updater, *words, ends=exits.OK):
     """`cacheupdater changes WORDS` with this updater's file, in its words."""
     command = [sys.executable, "-m", "cacheupdater", "changes", *words, "-c", str(updater.file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == ends, done.stderr
     return done.stdout
 
 
@@ -175,14 +176,29 @@ def test_install_says_what_it_makes_and_remove_leaves_no_trace(kind, database, r
     before = _objects(database)
     said = changes(updater, "install")
     if kind == "poll":
-        assert "nothing to do" in said
+        assert "nothing was made" in said
     else:
         assert "CREATE" in said
         assert _objects(database) != before
-    assert "nothing to do" in changes(updater, "install")
+    assert "nothing was made" in changes(updater, "install")
     changes(updater, "remove")
     assert _objects(database) == before
     assert "nothing to do" in changes(updater, "remove")
+
+
+@pytest.mark.parametrize("kind", ["poll"], indirect=True)
+def test_install_shows_the_index_that_is_missing_until_somebody_has_made_it(
+    kind, database, redis_url, updaters
+):
+    updater = updaters.make(settings(redis_url, database, feed_of(kind)))
+    run_sql(database, "DROP INDEX products_updated_at_idx")
+    said = changes(updater, "install", ends=exits.CONFIG).splitlines()
+    at = said.index(
+        "-- source shop, poll, wrong: no index finds the rows of public.products by updated_at:"
+        " each look would read the whole table"
+    )
+    run_sql(database, said[at + 1].removeprefix("--   "))
+    assert "-- source shop, poll: can be read" in changes(updater, "install")
 
 
 def test_a_person_can_run_the_statements_that_install_prints(kind, database, redis_url, updaters):
@@ -192,7 +208,7 @@ def test_a_person_can_run_the_statements_that_install_prints(kind, database, red
         run_script(database, script)
     else:  # neither a slot nor an index beside writers is made in a transaction of several statements
         run_sql(database, *(line for line in script.splitlines() if not line.startswith("--")))
-    assert "nothing to do" in changes(updater, "install")
+    assert "nothing was made" in changes(updater, "install")
 
 
 def test_a_person_can_run_the_statements_that_remove_prints_and_no_trace_is_left(
