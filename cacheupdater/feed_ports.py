@@ -55,6 +55,9 @@ class Batch(NamedTuple):
     ] = ()  # tables of which any row may have changed: a truncate, or changes that were lost
     why: str = ""  # why `emptied`, for people
     skipped: Sequence[Skipped] = ()  # one for each reason
+    lacks: Sequence[
+        str
+    ] = ()  # what the feed cannot tell yet, in a few sentences; each batch has them while that lasts
 
 
 class Watched(NamedTuple):

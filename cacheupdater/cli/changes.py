@@ -1,24 +1,30 @@
 """`cacheupdater changes install | remove`: what a feed needs in its database, made or taken away.
 
 For a person who sets a feed up, once; running updaters need none of these rights. `--print` shows the statements to those who
-may not run them. `cacheupdater check --connect` says whether anything is missing.
+may not run them. At its end `install` says what is left to a person, as `cacheupdater check --connect` does: an index, a server's
+setting, what the feed cannot see.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater.cli import exits
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
-    from cacheupdater.service.installing import Ran, Work
+    from cacheupdater.config import Config
+    from cacheupdater.feed_ports import Lack
+    from cacheupdater.service.installing import Told
+
+T = TypeVar("T")
 
 INSTALLS = (
     "Make what the feeds of the file need in their databases: a publication and a slot (replication), or an outbox and triggers"
-    " (notify). For poll and debezium there is nothing to make. What is there already stays. Install again after the tables of `changes:` have changed."
+    " (notify). For poll and debezium nothing is made. What is there already stays. At the end, name what is still missing (exit code 78 if a"
+    " feed cannot be read without it). Install again after the tables of `changes:` have changed."
 )
 REMOVES = "Remove all that install has made. Stop the updaters first, or they complain."
 
@@ -39,38 +45,72 @@ def add_to(
 
 
 def install(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    import asyncio
+
     from cacheupdater.service import installing
 
-    return _run(args, environ, installing.script if args.print else installing.install)
+    config = _configured(args, environ)
+    if args.print:
+        return asyncio.run(_show(installing.script(config)))
+    return asyncio.run(_install(config))
 
 
 def remove(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    import asyncio
+
     from cacheupdater.service import installing
 
-    return _run(args, environ, installing.removal if args.print else installing.remove)
+    work = installing.removal if args.print else installing.remove
+    return asyncio.run(_show(work(_configured(args, environ))))
 
 
-def _run(args: argparse.Namespace, environ: Mapping[str, str], work: Work) -> int:
-    import asyncio
+def _configured(args: argparse.Namespace, environ: Mapping[str, str]) -> Config:
     import logging
 
     from cacheupdater.cli.configured import configured
 
     logging.getLogger().addHandler(logging.NullHandler())  # the error says what a driver would log
-    asyncio.run(_show(work(configured(args, environ))))
+    return configured(args, environ)
+
+
+async def _install(config: Config) -> int:
+    """The exit code is that of `check --connect`: a person must act if a feed cannot be read."""
+    from cacheupdater.service import installing
+
+    await _show(installing.install(config), nothing="nothing was made")
+    grave = False
+    async for told in installing.lacks(config):
+        print("\n".join(_lacking(told)))
+        grave |= any(lack.grave for lack in told.what)
+    return exits.CONFIG if grave else exits.OK
+
+
+async def _show(work: AsyncIterator[Told[str]], *, nothing: str = "nothing to do") -> int:
+    async for told in work:
+        about = _about(told)
+        print("\n".join([about, *_lines(told.what)] if told.what else [f"{about}: {nothing}"]))
     return exits.OK
 
 
-async def _show(work: AsyncIterator[Ran]) -> None:
-    async for ran in work:
-        print("\n".join(_said(ran)))
+def _lacking(told: Told[Lack]) -> Iterator[str]:
+    """What is missing, and below it, the statements that mend it."""
+    from cacheupdater.config.units import printable
+    from cacheupdater.service.findings import plain
+
+    if not any(lack.grave for lack in told.what):
+        yield f"{_about(told)}: can be read"
+    for lack in told.what:
+        yield f"{_about(told)}, {'wrong' if lack.grave else 'note'}: {printable(plain(lack.what))}"
+        yield from (f"--   {line}" for line in _lines(lack.sql))
 
 
-def _said(ran: Ran) -> list[str]:
-    """For a person, and for psql: all that is no statement is a comment. The lines of a function stay lines."""
+def _about(told: Told[T]) -> str:
+    """For psql, all but the statements is a comment."""
+    return f"-- source {told.source}, {told.kind}"
+
+
+def _lines(statements: Iterable[str]) -> list[str]:
+    """The lines of a function stay lines."""
     from cacheupdater.config.units import printable
 
-    if not ran.statements:
-        return [f"-- source {ran.source}, {ran.kind}: nothing to do"]
-    lines = [line for each in ran.statements for line in f"{each};".split("\n")]
-    return [f"-- source {ran.source}, {ran.kind}", *map(printable, lines)]
+    return [printable(line) for each in statements for line in f"{each};".split("\n")]

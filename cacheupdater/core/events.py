@@ -41,6 +41,7 @@ OurEvent: TypeAlias = Literal[
     "clock_off",
     "spill_failed",
     "feed_down",
+    "feed_lacks",
     "feed_swept",
     "feed_skipped",
 ]
@@ -77,7 +78,8 @@ EVENTS: Mapping[str, str] = {
     "elsewhere": "most keys that readers find are not in our Redis: the readers use another server or database",
     "clock_off": "a client's clock is more than 5 s off ours, so the age of its hints is uncertain",
     "feed_down": "the changes that this source tells cannot be read; they wait there, and old values are found by policy and ttl only",
-    "feed_swept": "all keys of this namespace in Redis counted as changed: a table was truncated, or changes were lost",
+    "feed_lacks": "tables of this source have no topic yet; their changes are read soon after Debezium has made it",
+    "feed_swept": "all keys of this namespace in Redis count as changed, now and once more after 31 s: a table was truncated, or changes were lost",
     "feed_skipped": "records in the topics of this source tell no change, and are passed over: they are not JSON, or not Debezium's",
     "spill_failed": "the disk of a collector's spill is full or faulty; the collector goes on as without a spill, and tries again every 5 s",
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.words import counted
@@ -17,10 +18,10 @@ from cacheupdater.errors import CacheUpdaterError, Unavailable, first_error
 from cacheupdater.feed_ports import SILENCE_MAX
 from cacheupdater.feeds.ledger import Ledger
 from cacheupdater.feeds.lookups import GivenUp
-from cacheupdater.feeds.sweep import AGAIN_S, sweep
+from cacheupdater.feeds.sweep import Sweeps, Swept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from cacheupdater.feed_ports import Batch, Feed, Skipped
     from cacheupdater.feeds.ledger import Safe
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from cacheupdater.feeds.sweep import Scanning
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer
-    from cacheupdater_client.protocol.patterns import Pattern
 
 REST_S = 1.0  # after an error, before the turn is asked for again
 SILENCE_S = 3 * SILENCE_MAX  # after which a feed counts as lost
@@ -69,9 +69,8 @@ class Reader:
         self._row_keys = row_keys
         self._sink = sink
         self._lookups = lookups
-        self._redis = redis
+        self._sweeps = Sweeps(redis)
         self._ledger = Ledger()
-        self._again: set[asyncio.Task[list[Safe]]] = set()
 
     @property
     def namespaces(self) -> Sequence[str]:
@@ -92,7 +91,7 @@ class Reader:
                     "feed_down", self.source, f"the changes of source {self.source} cannot be read: {e}"
                 )
             finally:
-                self._forget()
+                self._forget(notices)
                 await self._feed.stop()
             await asyncio.sleep(REST_S)
 
@@ -107,7 +106,7 @@ class Reader:
         observer.level("feed_reads", 1.0, label=self.source)
         try:
             async with asyncio.TaskGroup() as group:
-                beside = [group.create_task(self._confirm()), group.create_task(self._ask(observer))]
+                beside = [group.create_task(self._confirm(notices)), group.create_task(self._ask(observer))]
                 await self._take(observer, notices, wall)
                 for task in beside:
                     task.cancel()
@@ -129,6 +128,7 @@ class Reader:
             self.told = self.told._replace(spoke=clock())
             if batch.changes:
                 self._note(batch, observer, wall())
+            self._note_lacks(batch.lacks, notices)
             for skipped in batch.skipped:
                 self._note_skipped(skipped, observer, notices)
             if batch.changes and not batch.skipped:
@@ -148,6 +148,12 @@ class Reader:
             self.told = self.told._replace(lag=lag)
             observer.measure("feed_lag_seconds", lag, label=self.source)
 
+    def _note_lacks(self, lacks: Sequence[str], notices: Notices) -> None:
+        if lacks:
+            notices.trouble("feed_lacks", self.source, ". ".join(lacks))
+        else:
+            notices.over("feed_lacks", self.source)
+
     def _note_skipped(self, skipped: Skipped, observer: Observer, notices: Notices) -> None:
         observer.count("feed_skipped", skipped.records, label=self.source, reason=skipped.reason)
         notices.trouble(
@@ -160,55 +166,44 @@ class Reader:
     async def _put(self, batch: Batch, observer: Observer, notices: Notices) -> list[Safe]:
         """The keys of one batch are on their way."""
         stamp = round((batch.committed or 0.0) * 1e6) or 1
+        put = partial(self._keys, stamp=stamp, observer=observer)
         concerned = self._row_keys.of(batch.changes)
         if concerned.unmapped:
             observer.count("feed_unmapped", concerned.unmapped, label=self.source)
-        safe = [await self._keys(list(concerned.keys), stamp, observer)] if concerned.keys else []
-        swept: dict[str, Pattern] = {}
+        safe = [await put(list(concerned.keys))] if concerned.keys else []
+        swept: dict[str, Swept] = {}
         for lookup, values in concerned.lookups.items():
             try:
-                found = self._lookups.find(lookup, list(values))
-                safe += [await self._keys(keys, stamp, observer) async for keys in found]
+                safe += [await put(keys) async for keys in self._lookups.find(lookup, list(values))]
             except GivenUp as e:
-                notices.trouble(
-                    "feed_swept",
-                    lookup.namespace,
+                why = (
                     f"the keys of {lookup.namespace} that changes of {lookup.table} concern cannot be found,"
-                    f" so all of them count as changed: {e}",
+                    f" so all of them count as changed: {e}"
                 )
-                swept[lookup.namespace] = lookup.pattern
+                swept[lookup.namespace] = Swept(lookup.pattern, why)
+        for namespace, each in (swept | self._emptied(batch)).items():
+            safe += await self._sweeps.begin(namespace, each, put=put, notices=notices)
+        return safe
+
+    def _emptied(self, batch: Batch) -> dict[str, Swept]:
+        """By namespace."""
+        swept: dict[str, Swept] = {}
         for table in batch.emptied:
-            patterns = self._row_keys.patterns_of(table)
-            swept.update(patterns)
-            for namespace in patterns:
-                why = batch.why or f"{table} was truncated"
-                notices.trouble(
-                    "feed_swept", namespace, f"all keys of {namespace} in Redis count as changed: {why}"
+            cause = batch.why or f"{table} was truncated"
+            for namespace, pattern in self._row_keys.patterns_of(table).items():
+                swept[namespace] = Swept(
+                    pattern, f"all keys of {namespace} in Redis count as changed: {cause}"
                 )
-        return safe + await self._sweep(swept, stamp, observer) if swept else safe
+        return swept
 
     async def _keys(self, keys: Sequence[bytes], stamp: int, observer: Observer) -> Safe:
         observer.count("feed_keys", len(keys), label=self.source)
         return await self._sink.put(dict.fromkeys(keys, stamp))
 
-    async def _sweep(self, swept: Mapping[str, Pattern], stamp: int, observer: Observer) -> list[Safe]:
-        """All keys of these namespaces, now and once more."""
-        patterns = list(swept.values())
-        safe = [await self._keys(keys, stamp, observer) async for keys in sweep(self._redis, patterns)]
-        again = asyncio.ensure_future(self._sweep_again(patterns, stamp, observer))
-        self._again.add(again)
-        return [*safe, lambda: _is_swept(again)]
-
-    async def _sweep_again(self, patterns: Sequence[Pattern], stamp: int, observer: Observer) -> list[Safe]:
-        await asyncio.sleep(AGAIN_S)
-        return [await self._keys(keys, stamp, observer) async for keys in sweep(self._redis, patterns)]
-
-    async def _confirm(self) -> None:
+    async def _confirm(self, notices: Notices) -> None:
         while True:
             await asyncio.sleep(CONFIRM_EVERY_S)
-            for task in [task for task in self._again if task.done()]:
-                task.result()  # its error ends the turn, so the batch comes again
-                self._again.discard(task)
+            self._sweeps.settle(notices)
             position = self._ledger.take()
             if position is not None:
                 await self._feed.confirm(position)
@@ -224,12 +219,11 @@ class Reader:
                 observer.level("feed_waiting", waiting, label=self.source)
             await asyncio.sleep(WAITING_EVERY_S)
 
-    def _forget(self) -> None:
-        """What was not confirmed comes again."""
+    def _forget(self, notices: Notices) -> None:
+        """What was not confirmed comes again, perhaps to another updater, which then says what the feed lacks."""
+        notices.over("feed_lacks", self.source)
         self._ledger = Ledger()
-        for task in self._again:
-            task.cancel()
-        self._again.clear()
+        self._sweeps.forget(notices)
 
 
 def _end_if_cancelled() -> None:
@@ -237,7 +231,3 @@ def _end_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
-
-
-def _is_swept(again: asyncio.Task[list[Safe]]) -> bool:
-    return again.done() and all(safe() for safe in again.result())

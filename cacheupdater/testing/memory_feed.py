@@ -62,6 +62,7 @@ class MemoryLog:
         self.end = 0  # the position of the last commit
         self.turn: MemoryFeed | None = None
         self.down = False
+        self.lacks: Sequence[str] = ()  # what each batch says
         self.feeds: set[MemoryFeed] = set()
 
     @contextmanager
@@ -139,7 +140,7 @@ class MemoryFeed:
                     async with asyncio.timeout(SILENCE_MAX / 2):
                         await self.rung.wait()
                     continue
-                batch = Batch((), self._given)
+                batch = Batch((), self._given, lacks=self._log.lacks)
             if not self._stopped:
                 self._refuse_if_away()
                 yield batch
@@ -188,7 +189,7 @@ class MemoryFeed:
             why = commit.why or why
             self._given, self._part = commit.position, 0
         tables = tuple(dict.fromkeys(emptied))
-        return Batch(changes, self._given, committed, tables, why, skipped) if seen else None
+        return Batch(changes, self._given, committed, tables, why, skipped, self._log.lacks) if seen else None
 
     def _refuse_if_down(self) -> None:
         if self._log.down:

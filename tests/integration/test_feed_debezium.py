@@ -16,6 +16,7 @@ from cacheupdater.adapters.feed_debezium import DebeziumChecks, DebeziumFeed
 from cacheupdater.adapters.topic_kafka import unreadable
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.feed_ports import Watched
+from cacheupdater.kafka_group import GroupConsumer
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.kafka_properties import ACLS
 from cacheupdater.local.kafka_server import KafkaServer
@@ -93,16 +94,85 @@ async def test_a_partition_that_is_added_is_read_from_its_first_event(world):
     await reader.stop()
 
 
-async def test_a_table_without_a_topic_is_refused_with_what_to_do(world):
-    feed = DebeziumFeed(world.settings._replace(watched=(Watched("brands", ("id",)),)))
-    with pytest.raises(Misconfigured, match="no topic tells the table brands"):
-        await feed.start()
-
-
 async def test_brokers_that_nobody_reaches_are_waited_for(world):
     feed = DebeziumFeed(world.settings._replace(address=parse_cluster("kafka://127.0.0.1:1")))
     with pytest.raises(Unavailable):
         await feed.start()
+
+
+# --- tables without a topic -----------------------------------------------------------------------------
+
+
+BRANDS = Watched("brands", ("id",))
+
+
+@pytest.fixture
+async def brands(world):
+    """The topic of a second table, which is watched too. The connector makes it when a test says so."""
+    topic = f"{world.prefix}.public.brands"
+    world.settings = world.settings._replace(watched=(*world.settings.watched, BRANDS), look=0.5)
+    yield topic
+    if topic in await _topics(world):
+        await kafka_topics.delete(world.servers, topic)
+
+
+async def _topics(world):
+    consumer = GroupConsumer(world.settings.address, group=None)
+    await consumer.connect()
+    try:
+        return await consumer.topics()
+    finally:
+        await consumer.close()
+
+
+async def test_where_no_table_has_a_topic_the_feed_is_refused_with_what_to_do(world):
+    feed = DebeziumFeed(world.settings._replace(watched=(BRANDS,)))
+    with pytest.raises(
+        Misconfigured, match=r"no topic tells the table brands.*let the connector include the table"
+    ):
+        await feed.start()
+
+
+@pytest.mark.usefixtures("brands")
+async def test_a_table_without_a_topic_is_said_with_each_batch_and_the_others_are_told(world):
+    reader = Reading(world.feed(), confirms=True)
+    await reader.started.wait()
+    await insert(world, 1)
+    await reader.until_ids(1)
+    await reader.until(lambda: not reader.batches[-1].changes)
+    for batch in reader.batches:
+        [said] = batch.lacks
+        assert "no topic tells the table brands" in said
+    await reader.stop()
+
+
+async def test_a_table_is_read_soon_after_it_has_got_its_topic(world, brands):
+    """Its first events came before the feed knew the topic, so all keys of the table count as changed."""
+    follower = Follower(world.feed())
+    await insert(world, 1)
+    await follower.until(lambda: 1 in follower.ids)
+    await kafka_topics.create(world.servers, brands, partitions=1)
+    await world.send((key(2), event("c", None, {"id": 2})), topic=brands)
+    await follower.until(lambda: "public.brands" in follower.emptied)
+    assert [str(each) for each in follower.errors] == ["a topic tells brands now: the next turn reads it too"]
+    await world.send((key(3), event("c", None, {"id": 3})), topic=brands)
+    await insert(world, 4)
+    await follower.until(lambda: {3, 4} <= set(follower.ids))
+    assert (follower.ids.count(1), follower.emptied, follower.starts) == (1, ["public.brands"], 2)
+    assert follower.lacks == ()
+    await follower.stop()
+
+
+async def test_an_updater_that_waited_for_the_turn_reads_a_topic_that_has_come_meanwhile(world, brands):
+    first, second = Follower(world.feed()), Follower(world.feed())
+    await insert(world, 1)
+    await first.until(lambda: 1 in {*first.ids, *second.ids})
+    await kafka_topics.create(world.servers, brands, partitions=1)
+    await first.until(lambda: "public.brands" in {*first.emptied, *second.emptied})
+    await world.send((key(2), event("c", None, {"id": 2})), topic=brands)
+    await first.until(lambda: 2 in {*first.ids, *second.ids})
+    await first.stop()
+    await second.stop()
 
 
 # --- whose turn it is -----------------------------------------------------------------------------------
@@ -245,6 +315,14 @@ async def test_a_table_without_a_topic_is_found(world):
     [(said, grave)] = await lacks(world, table="brands")
     assert "no topic tells the table brands" in said
     assert grave
+
+
+async def test_a_table_without_a_topic_is_noted_beside_tables_that_can_be_read(world):
+    await insert(world, 1)
+    said = world.settings._replace(watched=(*world.settings.watched, BRANDS))
+    [lack] = await DebeziumChecks(said, unreadable).lacks()
+    assert "no topic tells the table brands" in lack.what
+    assert not lack.grave
 
 
 async def test_a_column_of_a_type_that_is_not_read_is_found_though_it_is_null_in_most_rows(world):

@@ -281,7 +281,10 @@ def test_commands_and_pages_tell_of_the_feed(shop, updaters):
     eventually(lambda: reads(updater))
     [feed] = json.loads(updater.page("/freshness")[1])["feeds"]
     assert (feed["source"], feed["kind"], feed["reads"]) == ("shop", "debezium", True)
-    for words in (("changes", "install"), ("changes", "install", "--print"), ("changes", "remove")):
+    installed = said_by(updater, "changes", "install")
+    assert "source shop, debezium: nothing was made" in installed
+    assert f"note: no event of {shop.topics[0]} could be tried" in installed
+    for words in (("changes", "install", "--print"), ("changes", "remove")):
         assert "source shop, debezium: nothing to do" in said_by(updater, *words)
     shop.send((shop.topics[0], key(1), event("c", None, {"id": 1, "shelf": 0})))
     checked = said_by(updater, "check", "--connect")

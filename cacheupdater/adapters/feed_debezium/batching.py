@@ -1,7 +1,8 @@
 """Makes batches of the records of some topics.
 
 `feed` makes one `Batching` per turn, and puts every record in. It keeps one decoder per topic, counts what tells no change, and
-remembers which tables have lost changes until a batch has said so. Nothing here waits or does I/O.
+remembers which tables have lost changes until a batch has said so. Every batch says which tables no topic tells yet. Nothing here
+waits or does I/O.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from cacheupdater.adapters.feed_debezium.decode import Decoder, Unread
 from cacheupdater.feed_ports import Batch, Changed, Skipped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aiokafka import TopicPartition
 
@@ -26,8 +27,9 @@ TRUNCATED = "the table was truncated"
 class Batching:
     """What was read and not given."""
 
-    def __init__(self, tables: Mapping[str, Table]) -> None:
+    def __init__(self, tables: Mapping[str, Table], lacks: Sequence[str] = ()) -> None:
         self._tables = tables
+        self._lacks = lacks
         self._decoders = {topic: Decoder(table.columns) for topic, table in tables.items()}
         self._changes: list[Changed] = []
         self._emptied: dict[str, str] = {}  # why, by table
@@ -62,7 +64,7 @@ class Batching:
             self._emptied[table.told] = TRUNCATED
 
     def given(self, position: Position) -> Batch:
-        """All of it, as one batch."""
+        """All of it, as one batch; an empty one if nothing has come."""
         why = "; ".join(dict.fromkeys(self._emptied.values()))
         batch = Batch(
             self._changes,
@@ -71,6 +73,7 @@ class Batching:
             tuple(self._emptied),
             why,
             tuple(self._skipped.values()),
+            self._lacks,
         )
         self._changes, self._emptied, self._skipped, self._committed = [], {}, {}, None
         return batch

@@ -68,15 +68,18 @@ class DebeziumChecks:
             await consumer.connect()
             topics = await consumer.topics()
             try:
-                tables = tables_of(said.watched, topics, said.prefix)
+                tables, untold = tables_of(said.watched, topics, said.prefix)
             except Misconfigured as e:
                 return [Lack(str(e))]
+            lacks = [Lack(each, grave=not tables) for each in untold.values()]
             if troubles := await self._unreadable(said.address, tables, said.group):
-                return [Lack(each) for each in troubles]
+                return [*lacks, *map(Lack, troubles)]
             last = await _last(consumer, [TopicPartition(each, n) for each in tables for n in topics[each]])
         finally:
             await consumer.close()
-        return [lack for topic, table in tables.items() for lack in _lacks(topic, table, last.get(topic, ()))]
+        for topic, table in tables.items():
+            lacks += _lacks(topic, table, last.get(topic, ()))
+        return lacks
 
     async def install(self) -> Sequence[str]:
         """Nothing: topics and connectors are not ours to make."""

@@ -4,6 +4,9 @@
 partitions (`one_reader`): that is the turn. The offsets of a batch are committed when it is confirmed, and Kafka refuses the commit
 of a member whose session has ended. So what was not confirmed comes again, whoever dies.
 
+A table may have no topic yet. The feed reads the others, says so with each batch, and looks for the topic now and then. Once the
+topic is there, the turn ends, and the next one reads that topic too.
+
 The events of one partition come in their order. Events that tell no change are counted and passed over (`decode`). Topics,
 connectors and their rights belong to somebody else: nothing is made or changed there but the group's offsets.
 """
@@ -16,10 +19,9 @@ from typing import TYPE_CHECKING
 from cacheupdater.adapters.feed_debezium import one_reader, settings
 from cacheupdater.adapters.feed_debezium.batching import Batching
 from cacheupdater.adapters.feed_debezium.places import Offsets, begin
-from cacheupdater.adapters.feed_debezium.topics import tables_of
+from cacheupdater.adapters.feed_debezium.topics import Found, tables_of
 from cacheupdater.adapters.feed_debezium.turn import Turn
-from cacheupdater.errors import CacheUpdaterError, Unavailable
-from cacheupdater.feed_ports import Batch
+from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
 from cacheupdater.kafka_group import GroupConsumer, MovedOn, OutOfRange
 from cacheupdater.kafka_group.settings import member
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from aiokafka import TopicPartition
 
     from cacheupdater.adapters.feed_debezium.settings import DebeziumSettings
-    from cacheupdater.feed_ports import Position
+    from cacheupdater.feed_ports import Batch, Position
     from cacheupdater.kafka_group.consumer import Record
 
 
@@ -40,6 +42,8 @@ class DebeziumFeed:
         self._said = said
         self._consumer: GroupConsumer | None = None
         self._turn: Turn | None = None
+        self._found = Found({}, {})
+        self._looked = 0.0  # when the topics were listed last, by the loop's clock
         self._batching = Batching({})
         self._stopped = asyncio.Event()
         self._using = asyncio.Lock()  # held by a step, so that `stop` closes nothing beneath it
@@ -124,11 +128,17 @@ class DebeziumFeed:
         }
         consumer = self._consumer = GroupConsumer(said.address, group=said.group, **how)
         await consumer.connect()
-        tables = tables_of(said.watched, await consumer.topics(), said.prefix)
+        found = self._found = await self._look(consumer)
+        if not found.tables:
+            raise Misconfigured(". ".join(found.lacks))
         turn = self._turn = Turn(consumer, give_up=assignor.give_up)
-        self._batching = Batching(tables)
-        consumer.join(tables, revoked=turn.revoked, assigned=turn.assigned)
+        self._batching = Batching(found.tables, found.lacks)
+        consumer.join(found.tables, revoked=turn.revoked, assigned=turn.assigned)
         return consumer, turn
+
+    async def _look(self, consumer: GroupConsumer) -> Found:
+        self._looked = asyncio.get_running_loop().time()
+        return tables_of(self._said.watched, await consumer.topics(), self._said.prefix)
 
     async def _begin(self, consumer: GroupConsumer, turn: Turn) -> None:
         """Finds where to read. The consumer may have read something already, which comes again."""
@@ -154,6 +164,7 @@ class DebeziumFeed:
         clock = asyncio.get_running_loop().time
         spoke = heard = clock()
         while (consumer := self._consumer) is not None and (turn := self._turn) is not None:
+            await self._end_if_more_is_told(consumer)
             polled = await self._polled(consumer, turn)
             if self._stopped.is_set():
                 return
@@ -168,7 +179,18 @@ class DebeziumFeed:
                 elif clock() - heard >= settings.STALL_S:
                     raise Unavailable(f"events wait, and none has come for {settings.STALL_S:g} s")
                 spoke = clock()
-                yield Batch((), dict(turn.next))
+                yield self._batching.given(dict(turn.next))
+
+    async def _end_if_more_is_told(self, consumer: GroupConsumer) -> None:
+        """Raises Unavailable once a table has got its topic. Whoever has waited long for the turn looks at once."""
+        if not self._found.untold or asyncio.get_running_loop().time() - self._looked < self._said.look:
+            return
+        async with self._using:
+            if self._stopped.is_set():
+                return
+            found = await self._look(consumer)
+        if told := self._found.untold.keys() - found.untold.keys():
+            raise Unavailable(f"a topic tells {', '.join(sorted(told))} now: the next turn reads it too")
 
     async def _polled(self, consumer: GroupConsumer, turn: Turn) -> Mapping[TopicPartition, Sequence[Record]]:
         """Events of one poll. Before the turn has begun they mean nothing, and so do offsets that are missing."""

@@ -22,6 +22,7 @@ QUIET_S = (
 )  # seconds without an event until an empty batch, after the brokers have answered a question
 STALL_S = 3 * SILENCE_MAX  # seconds in which events wait and none comes, until the consumer is made anew
 AGAIN_S = 0.1  # seconds until a commit is tried again that a rebalance has refused
+LOOK_S = 30.0  # seconds between two looks for a topic that is missing: each lists all topics of the cluster
 CONFIRM_S = (
     REBALANCE + 5.0
 )  # seconds of such tries: a rebalance takes no longer than that, or the group is lost
@@ -35,3 +36,4 @@ class DebeziumSettings(NamedTuple):
     group: str  # one for each Redis that is kept fresh from these topics
     watched: Sequence[Watched]
     session: float = SESSION  # seconds of silence after which the turn goes to another reader
+    look: float = LOOK_S

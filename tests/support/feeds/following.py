@@ -16,6 +16,7 @@ class Follower:
     def __init__(self, feed):
         self.feed = feed
         self.ids, self.emptied, self.errors = [], [], []
+        self.lacks = ()  # what the last batch has said
         self.changes = self.starts = 0
         self.at = {}  # when each key was told last, by the loop's clock
         self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -35,6 +36,7 @@ class Follower:
     def _told(self, batch):
         now = asyncio.get_running_loop().time()
         self.emptied += batch.emptied
+        self.lacks = batch.lacks
         self.changes += len(batch.changes)
         for change in batch.changes:
             for row in change.rows:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cacheupdater.collector import gathered
 from cacheupdater.core import watermark
 from cacheupdater.errors import Faulty, Unavailable
-from cacheupdater.feeds import lookups, reader, sinks
+from cacheupdater.feeds import lookups, reader, sinks, sweep
 from cacheupdater.feeds.lookups import GivenUp, Lookups
 from cacheupdater.feeds.reader import Reader
 from cacheupdater.feeds.row_keys import Direct, Lookup, RowKeys
@@ -49,7 +49,7 @@ def hurried(plan):
     changes = (
         (fence, "LOAD_AGE_S", LOAD_AGE_S),
         (memory_redis, "LOAD_AGE_S", LOAD_AGE_S),
-        (reader, "AGAIN_S", LOAD_AGE_S + 1.0),
+        (sweep, "AGAIN_S", LOAD_AGE_S + 1.0),
         (reader, "REST_S", 0.1),
         (watermark, "TICK_S", 0.05),
         (reader, "CONFIRM_EVERY_S", 0.05),

@@ -77,7 +77,7 @@ class SweepsOnce(_OfFeeds):
         async def nothing(*_):
             return []
 
-        reader._sweep_again = nothing
+        reader._sweeps._sweep_again = nothing
 
 
 class LeansOnNobody(_OfFeeds):

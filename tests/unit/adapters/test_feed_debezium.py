@@ -15,7 +15,7 @@ from feeds.debezium_events import event, key
 from cacheupdater.adapters.feed_debezium import one_reader
 from cacheupdater.adapters.feed_debezium.batching import TRUNCATED, Batching
 from cacheupdater.adapters.feed_debezium.places import Offsets, begin
-from cacheupdater.adapters.feed_debezium.topics import Table, tables_of, topic_of
+from cacheupdater.adapters.feed_debezium.topics import SHOWN, Table, tables_of, topic_of
 from cacheupdater.adapters.feed_debezium.turn import Turn
 from cacheupdater.errors import Misconfigured
 from cacheupdater.feed_ports import Skipped, Watched
@@ -42,23 +42,32 @@ def test_a_table_is_told_by_the_one_topic_that_ends_with_its_name(table, topic):
     assert topic_of(table, TOPICS, "shop") == topic
 
 
-@pytest.mark.parametrize(
-    ("table", "why"),
-    [
-        ("stock", "several topics tell a table stock: shop.old.stock, shop.public.stock"),
-        ("brands", "no topic tells the table brands; those of the prefix are"),
-        ("transaction", "no topic tells the table transaction"),
-        ("tems", "no topic tells the table tems"),
-    ],
-)
-def test_a_table_without_one_topic_is_an_error_that_says_what_to_do(table, why):
-    with pytest.raises(Misconfigured, match=why):
-        topic_of(table, TOPICS, "shop")
+def test_a_table_with_several_topics_is_an_error_that_names_them():
+    with pytest.raises(
+        Misconfigured, match=r"several topics tell a table stock: shop.old.stock, shop.public.stock"
+    ):
+        topic_of("stock", TOPICS, "shop")
+
+
+@pytest.mark.parametrize("table", ["brands", "transaction", "tems"])
+def test_a_table_without_a_topic_is_untold_with_what_to_do_and_the_others_are_told(table):
+    found = tables_of([Watched("items", ("id",)), Watched(table, ("id",))], TOPICS, "shop")
+    assert list(found.tables) == ["shop.public.items"]
+    [said] = found.lacks
+    assert said.startswith(f"no topic tells the table {table}; those of the prefix are shop.old.stock,")
+    assert "let the connector include the table" in said
+    assert "allow Read on it" in said
 
 
 def test_a_wrong_prefix_is_named():
-    with pytest.raises(Misconfigured, match=r"no topic at all begins with store\."):
-        topic_of("items", TOPICS, "store")
+    found = tables_of([Watched("items", ("id",))], TOPICS, "store")
+    assert "no topic at all begins with store." in found.untold["items"]
+
+
+def test_many_tables_without_a_topic_are_said_in_a_few_sentences():
+    found = tables_of([Watched(f"late_{n}", ("id",)) for n in range(100)], TOPICS, "shop")
+    assert len(found.untold) == 100
+    assert found.lacks[SHOWN:] == (f"no topic tells {100 - SHOWN} more tables",)
 
 
 def test_an_exact_name_wins_over_another_connector_s_topic_that_ends_alike():
@@ -68,11 +77,12 @@ def test_an_exact_name_wins_over_another_connector_s_topic_that_ends_alike():
 
 def test_two_spellings_of_a_table_are_one_table_with_the_columns_of_both():
     watched = (Watched("items", ("id",)), Watched("public.items", ("shelf", "id")))
-    assert tables_of(watched, TOPICS, "shop") == {"shop.public.items": Table("public.items", ("id", "shelf"))}
+    tables = tables_of(watched, TOPICS, "shop").tables
+    assert tables == {"shop.public.items": Table("public.items", ("id", "shelf"))}
 
 
 def test_a_table_of_sql_server_is_told_with_its_schema_as_the_configuration_names_it():
-    [table] = tables_of([Watched("dbo.offers", ("id",))], TOPICS, "shop").values()
+    [table] = tables_of([Watched("dbo.offers", ("id",))], TOPICS, "shop").tables.values()
     assert table.told == "dbo.offers"
 
 
@@ -225,6 +235,14 @@ def test_a_batch_holds_changes_in_order_and_counts_what_tells_none(batching):
         Skipped("foreign", 2, "i, partition 0, offset 3"),
     )
     assert not any((batching.given("there").changes, batching.given("there").skipped))
+
+
+def test_each_batch_says_which_tables_no_topic_tells():
+    batching = Batching({"i": Table("public.items", ("id",))}, ("no topic tells the table brands",))
+    batching.take(ITEMS, Record(0, key(1), event("c", None, {"id": 1})))
+    assert (
+        batching.given("here").lacks == batching.given("there").lacks == ("no topic tells the table brands",)
+    )
 
 
 def test_a_truncated_table_is_emptied_and_says_why(batching):

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from cacheupdater.errors import Faulty, Unavailable
-from cacheupdater.feed_ports import Skipped
+from cacheupdater.feed_ports import SILENCE_MAX, Skipped
 from cacheupdater.feeds.lookups import AGAIN_S as LOOKUP_AGAIN_S
 from cacheupdater.feeds.lookups import KEYS_MAX, SHUT_OUT_S, TRIES, Lookups
 from cacheupdater.feeds.reader import REST_S, Reader
@@ -102,6 +102,10 @@ class World:
         with self.log.transaction(committed=99.5) as transaction:
             for each in ids:
                 transaction.change(table, {"id": each})
+
+    def truncate(self, table):
+        with self.log.transaction() as transaction:
+            transaction.truncate(table)
 
     @property
     def standing(self):
@@ -317,6 +321,7 @@ def test_a_statement_that_cannot_tell_stops_nothing(fails, finds):
         assert sorted(world.sink.keys) == [b"product:1", b"product:2", b"product:7"]
         assert world.standing == {"feed_swept"}
         await asyncio.sleep(AGAIN_S)
+        assert world.standing == set()
         assert not world.log.commits
 
     told()
@@ -338,6 +343,31 @@ async def test_records_that_tell_no_change_are_counted_and_said_until_changes_co
     world.change(7)
     await asyncio.sleep(1.0)
     assert world.sink.keys == [b"product:7"]
+    assert world.standing == set()
+
+
+@story
+async def test_what_a_feed_cannot_tell_yet_is_said_until_it_can(world):
+    world.log.lacks = ("no topic tells the table brands",)
+    world.start()
+    world.change(1)
+    await asyncio.sleep(1.0)
+    assert world.sink.keys == [b"product:1"]
+    [said] = world.notices.standing()
+    assert (said.event, said.subject, said.text) == ("feed_lacks", "shop", *world.log.lacks)
+    world.log.lacks = ()
+    await asyncio.sleep(SILENCE_MAX)
+    assert world.standing == set()
+
+
+@story
+async def test_what_a_feed_cannot_tell_yet_is_said_by_whoever_has_the_turn(world):
+    world.log.lacks = ("no topic tells the table brands",)
+    world.start()
+    await asyncio.sleep(SILENCE_MAX)
+    assert world.standing == {"feed_lacks"}
+    world.tasks[0].cancel()
+    await asyncio.sleep(1.0)
     assert world.standing == set()
 
 
@@ -373,8 +403,7 @@ async def test_others_have_their_turn_between_two_batches(world):
 @story
 async def test_a_truncated_table_concerns_all_its_keys_in_redis_now_and_when_no_older_load_can_write(world):
     world.start()
-    with world.log.transaction() as transaction:
-        transaction.truncate("products")
+    world.truncate("products")
     await asyncio.sleep(1.0)
     assert world.sink.keys == [b"product:1", b"product:2"]
     assert len(world.log.commits) == 1, "a reader that dies now must sweep again"
@@ -382,6 +411,56 @@ async def test_a_truncated_table_concerns_all_its_keys_in_redis_now_and_when_no_
     await asyncio.sleep(AGAIN_S + 1.0)
     assert world.sink.keys[2:] == [b"product:3"]
     assert not world.log.commits
+
+
+@story
+async def test_a_sweep_is_a_trouble_until_its_second_time_is_on_the_queue(world):
+    world.start()
+    world.truncate("products")
+    await asyncio.sleep(AGAIN_S - 1.0)
+    assert world.standing == {"feed_swept"}
+    world.sink.full = True
+    await asyncio.sleep(10.0)
+    assert world.standing == {"feed_swept"}
+    world.sink.full = False
+    await asyncio.sleep(1.0)
+    assert world.standing == set()
+
+
+@story
+async def test_a_namespace_that_is_swept_anew_meanwhile_is_a_trouble_until_the_last_sweep(world):
+    world.start()
+    for _ in range(2):
+        world.truncate("products")
+        await asyncio.sleep(AGAIN_S / 2)
+    await asyncio.sleep(1.0)
+    assert world.standing == {"feed_swept"}
+    await asyncio.sleep(AGAIN_S / 2)
+    assert world.standing == set()
+
+
+@story
+async def test_a_sweep_is_no_trouble_of_an_updater_whose_turn_has_ended(world):
+    """Another one may have the turn, and then sweeps anew."""
+    world.start()
+    world.truncate("products")
+    await asyncio.sleep(2.0)
+    assert world.standing == {"feed_swept"}
+    world.log.down = True
+    world.log.cut()
+    await asyncio.sleep(1.0)
+    assert world.standing == {"feed_down"}
+
+
+@story
+async def test_a_sweep_that_redis_does_not_answer_is_no_trouble_of_an_updater_whose_turn_has_ended(world):
+    world.redis.fails = 1
+    world.start()
+    world.truncate("products")
+    await asyncio.sleep(REST_S / 2)
+    world.log.down = True
+    await asyncio.sleep(REST_S)
+    assert world.standing == {"feed_down"}
 
 
 @story
@@ -397,8 +476,7 @@ async def test_lost_changes_concern_all_keys(world):
 async def test_a_sweep_that_redis_does_not_answer_is_made_again(world):
     world.redis.fails = 1
     world.start()
-    with world.log.transaction() as transaction:
-        transaction.truncate("products")
+    world.truncate("products")
     await asyncio.sleep(5.0)
     assert world.sink.keys == [b"product:1", b"product:2"]
 
@@ -406,11 +484,11 @@ async def test_a_sweep_that_redis_does_not_answer_is_made_again(world):
 @story
 async def test_a_second_sweep_that_fails_begins_anew(world):
     world.start()
-    with world.log.transaction() as transaction:
-        transaction.truncate("products")
+    world.truncate("products")
     await asyncio.sleep(1.0)
     world.redis.fails = 1
     await asyncio.sleep(AGAIN_S + 2.0)
     assert len(world.log.commits) == 1
     await asyncio.sleep(AGAIN_S + 2.0)
     assert not world.log.commits
+    assert world.standing == set()
