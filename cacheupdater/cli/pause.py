@@ -6,8 +6,6 @@ second, now and after each restart, until the namespace is resumed.
 
 from __future__ import annotations
 
-import getpass
-import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -96,6 +94,9 @@ async def _noted(config: Config, name: str, pause: Pause | None) -> Pause | None
 
 def _whoami() -> str:
     """The person, as far as this machine knows."""
+    import getpass
+    import socket
+
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError):  # a container's user may have no name
