@@ -93,8 +93,10 @@ def _query(said: dict[str, object]) -> str:
 
 
 def _path(where: str) -> str:
-    path = unquote(where.partition("://")[2])
-    if not path.startswith("//") or path.endswith("/"):
+    spelled = where.partition("://")[2]
+    path = unquote(spelled)
+    # with slashes as they are: spelled as %2F, they would be the beginning of a user
+    if not spelled.startswith("//") or path.endswith("/"):
         raise ValueError(f"needs the absolute path of a file, with four slashes: {SQLITE_FORM}")
     return path[1:]
 

@@ -115,6 +115,7 @@ def test_a_file_that_is_refused_shows_no_user_and_no_password(where, url, tmp_pa
         ("listen", f"{CANARY} [:{CANARY}://@127.0.0.1:1"),
         ("state", f"redis://{CANARY},:{CANARY}***@127.0.0.1:1/0"),
         ("cache", f"redis://127.0.0.1:1/0?username={CANARY}&password=&{CANARY}="),
+        ("queue", f"sqlite+aiosqlite://%2F%2F{CANARY}:{CANARY}@/shop.db"),
     ],
 )
 def test_a_password_that_reads_as_another_part_of_an_address_is_not_shown(where, url, tmp_path):
