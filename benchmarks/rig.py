@@ -66,7 +66,7 @@ def updater(config, folder):
     pin(0)
     try:
         assert process.stdout.readline().startswith("ready"), "the updater does not start"
-        yield
+        yield process
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(15)

@@ -98,7 +98,7 @@ def test_benchmarks_are_found_by_id_and_by_file_and_run_in_the_order_of_their_id
     tree = run.TREE
     everything = run.scripts(tree, [])
     assert [*everything][:3] == ["F6", "P1", "P2"]
-    assert [*everything][-2:] == ["P17", "S"]
+    assert [*everything][-2:] == ["P18", "S"]
     assert (
         run.scripts(tree, ["p5"]) == run.scripts(tree, ["dedup"]) == {"P5": tree / "benchmarks" / "dedup.py"}
     )
