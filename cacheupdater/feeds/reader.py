@@ -220,8 +220,9 @@ class Reader:
             await asyncio.sleep(WAITING_EVERY_S)
 
     def _forget(self, notices: Notices) -> None:
-        """What was not confirmed comes again, perhaps to another updater, which then says what the feed lacks."""
+        """What was not confirmed comes again, perhaps to another updater, which then says what is wrong with it."""
         notices.over("feed_lacks", self.source)
+        notices.over("feed_skipped", self.source)
         self._ledger = Ledger()
         self._sweeps.forget(notices)
 
