@@ -4,7 +4,7 @@ Everything before `scan` has been read. Everything before `done` may be committe
 dropped hints. Packs finish out of order and are committed in order. A head or tail keeps the pack of its oldest hint open.
 A hint that merges into it later needs no mark of its own, for the cursor cannot pass the oldest one. The exception is a hint
 that is stronger than what it merges into: its pack then *leans* on the older one, and both are read again together. The
-older pack alone would stand for less.
+older pack alone would stand for less. So would a fed change for a read: after a crash it may only remove the value (`fed`).
 
 Hints that stay open for long may be put back on the queue (`put_back`), in new packs of ours. Their old packs move to the place
 of the new ones: `done` may pass the old place, and not the new one. The queue names the new places, and their offsets are known
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class OpenPack:
     """One pack on the queue, and how many heads, tails and removals still stand for its hints."""
 
-    __slots__ = ("knows", "last", "leans", "offset", "open", "peer", "place", "placed", "since")
+    __slots__ = ("fed", "knows", "last", "leans", "offset", "open", "peer", "place", "placed", "since")
 
     def __init__(self, offset: int, since: float, peer: Peer, *, leans: bool = False) -> None:
         self.offset = self.last = offset  # `last` is that of the last leaning pack for which it stands
@@ -39,6 +39,7 @@ class OpenPack:
         self.place = 0  # once it was put back: the first of its new places
         self.placed = since  # when it came to its place
         self.leans = leans  # finished only when everything before it is
+        self.fed = False  # changes that a feed told, and that are loaded because their keys are being read
         self.knows = (
             inf  # once it was put back: its new place stands for all that was read before this offset
         )
@@ -55,7 +56,8 @@ class OpenPack:
         self.peer.open -= keys
 
     def lean(self, stronger: bool) -> None:  # noqa: FBT001  it is the whole question
-        """One of its hints was merged into an older one; if it is stronger, this pack is finished only with the older."""
+        """One of its hints was merged into an older one; if the older one alone would stand for less, this pack is finished only
+        with the older one."""
         self.leans |= stronger
 
 

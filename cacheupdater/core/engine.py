@@ -21,7 +21,7 @@ from cacheupdater.core.cursors import Cursor, OpenPack
 from cacheupdater.core.dedup import Dedup
 from cacheupdater.core.drops import Drops
 from cacheupdater.core.explain import Explained, seat_of
-from cacheupdater.core.fed import Fed
+from cacheupdater.core.fed import Fed, is_fed
 from cacheupdater.core.fills import Fills
 from cacheupdater.core.heard import count_hints
 from cacheupdater.core.hints import Hints, Kind
@@ -178,6 +178,7 @@ class Engine:
             if hints.tokens or hints.kind is not Kind.MISS:  # who waits has looked: Redis has lost the mark
                 self._marks.end(hints.keys)
             hints = self._pausing.without_paused(hints) if self._pausing.namespaces else hints
+            self._fed.lean(hints, open_pack)
             if hints.kind is Kind.TOUCH:
                 self._prolonging.touched(hints.keys, now)
                 if hints.tokens:
@@ -186,9 +187,8 @@ class Engine:
                 keys = self._policy.on_hints(hints.keys, hints.counts, now)
                 self.tally.add("decisions", len(hints.keys) - len(keys), reason="policy")
                 self._touches(keys, open_pack, now)
-            elif hints.kind is Kind.CHANGE and hints.tokens:
-                self._others(self._fed.take(hints, open_pack, now), open_pack, now)
             else:
+                hints = self._fed.take(hints, open_pack, now) if is_fed(hints) else hints
                 self._others(hints, open_pack, now)
 
     def skip(self, offset: int, now: float) -> None:

@@ -10,13 +10,18 @@ being read too if its change is worth a row. The removal raises the floor even w
 may be under way, and has read the old row.
 
 A feed whose keys lie in a memory queue is confirmed once their pack is finished. So a fed change that merges into an older hint
-must not be finished before that hint: both would be lost with the process. Its pack leans on the older ones. One per engine, which calls `take` for each pack. Nothing here knows a feed.
+must not be finished before that hint: both would be lost with the process. Its pack leans on the older ones. A read that merges into
+a fed change must not be finished before it either. Whoever reads the change again after a crash knows nothing of the reader, and
+only removes the value.
+
+One per engine, which calls `take` for each pack of fed changes, and `lean` for each pack of reads. Nothing here knows a feed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.hints import Kind
 from cacheupdater.core.unit import Phase
 
 if TYPE_CHECKING:
@@ -30,6 +35,13 @@ if TYPE_CHECKING:
     from cacheupdater.core.metrics import Tally
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.policy import Policy
+
+_ROOM = 1024  # keys that are kept before they are tidied up
+
+
+def is_fed(hints: Hints) -> bool:
+    """Whether these are changes that a feed told: they say when the row was committed."""
+    return hints.kind is Kind.CHANGE and bool(hints.tokens)
 
 
 class Fed:
@@ -45,10 +57,15 @@ class Fed:
         tally: Tally,
     ) -> None:
         self._keyspace = keyspace
+        self._dedup = dedup
         self._seats = dedup.seats
         self._policy = policy
         self._drops = drops
         self._tally = tally
+        self._loaded: set[bytes] = (
+            set()
+        )  # keys of which a change was loaded; whether it still is, their seats say
+        self._roomy = _ROOM
 
     def take(self, hints: Hints, open_pack: OpenPack, now: float) -> Hints:
         """Returns the changes that are loaded. The values of all others are removed."""
@@ -62,7 +79,30 @@ class Fed:
             self._drops.remove_unread(unread, open_pack)
             hints = hints.without(frozenset(unread))[0]
         open_pack.lean(any(map(self._is_stood_for, hints.keys)))
+        if hints.keys:
+            open_pack.fed = True
+            self._note(hints.keys)
         return hints
+
+    def lean(self, reads: Hints, open_pack: OpenPack) -> None:
+        """The pack of these touches or misses is finished only with the fed changes that stand for some of them."""
+        if self._loaded and reads.kind is not Kind.CHANGE:
+            open_pack.lean(any(map(self._is_loading, self._loaded.intersection(reads.keys))))
+
+    def _note(self, keys: Sequence[bytes]) -> None:
+        if len(self._loaded) > self._roomy:
+            self._loaded = set(filter(self._is_loading, self._loaded))
+            self._roomy = 2 * len(self._loaded) + _ROOM
+        self._loaded.update(keys)
+
+    def _is_loading(self, key: bytes) -> bool:
+        """Whether this key waits or runs for a fed change."""
+        unit = self._seats.get(key)
+        if unit is None or unit.phase is Phase.HELD:
+            return False
+        tail = self._dedup.tails.get(key)
+        demands = [unit.demand, *(demand for demand, _ in unit.parts)] + ([tail] if tail else [])
+        return any(demand.open_pack.fed for demand in demands)
 
     def _is_stood_for(self, key: bytes) -> bool:
         """Whether an older hint may stand for a change of this key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from stories.engine import Story, namespace, plenty
 
 from cacheupdater.core.bucket import Bucket
@@ -60,6 +61,58 @@ def test_a_change_that_an_older_hint_stands_for_is_done_only_with_that_hint():
     assert (story.done, story.engine.cursor.finished()) == (0, [])
     story.end(story.start(1.0), 1.1)
     assert story.done == 2
+
+
+@pytest.mark.parametrize("read", [Story.touch, Story.miss])
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_read_that_a_fed_change_stands_for_is_done_only_with_that_change(read, runs):
+    """Whoever reads the change again after a crash knows no reader of the key, and only removes the value."""
+    story = Story()
+    story.touch(A, at=0.0)
+    story.end(story.start(0.0), 0.1)
+    story.fed(A, at=1.0)
+    unit = story.start(1.0) if runs else None
+    read(story, A, at=1.1)
+    assert (story.done, story.engine.cursor.finished()) == (1, [])
+    story.end(unit or story.start(2.0), 2.1)
+    assert story.done == 3
+
+
+def test_a_read_that_merges_into_the_tail_of_a_fed_change_is_done_only_with_it():
+    story = Story(namespace(every=0.5))
+    story.touch(A, at=0.0)
+    first = story.start(0.0)
+    story.fed(A, at=0.1)
+    story.touch(A, at=1.0)  # its hold is over while the load still runs
+    story.end(first, 1.1)
+    assert (story.done, story.engine.cursor.finished()) == (1, [])
+    story.end(story.start(2.0), 2.1)
+    assert story.done == 3
+
+
+def test_reads_of_other_keys_and_reads_after_the_load_lean_on_no_fed_change():
+    """A pack that leans is reported late, and lies in a memory queue until then."""
+    story = Story()
+    story.touch(A, B, at=0.0)
+    story.end(story.start(0.0), 0.1)
+    story.fed(A, at=1.0)
+    story.touch(B, at=1.1)
+    assert 2 in story.engine.cursor.finished()
+    story.end(story.start(1.2), 1.3)
+    story.fed(B, at=2.0)
+    story.touch(A, at=2.1)
+    assert 4 in story.engine.cursor.finished()
+
+
+def test_what_is_known_of_fed_changes_follows_what_is_loaded():
+    story = Story(namespace(source=Source("db", plenty(), concurrency=10)))
+    for number in range(3_000):
+        key, at = b"p:%d" % number, float(number)
+        story.touch(key, at=at)
+        story.end(story.start(at), at + 0.1)
+        story.fed(key, at=at + 0.2)
+        story.end(story.start(at + 0.2), at + 0.3)
+    assert len(story.engine._fed._loaded) <= 1_025
 
 
 def test_keys_of_nobody_are_left_alone():
