@@ -96,6 +96,7 @@ def compared(kind, servers):
             rig.pin(-1)
             processes.append(stack.enter_context(rig.updater(text, folder)))
             caches.append(Redis.from_url(cache, emit=f"unix://{folder}/hints.sock"))
+            stack.callback(caches[-1].close)
         read_all(caches, WARM_S)
         before = [cpu(each) for each in processes]
         read_all(caches, MEASURED_S)

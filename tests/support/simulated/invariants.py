@@ -543,10 +543,13 @@ def _spaced(seen, plan):
 
 
 def _heard(seen):
-    """When each owner heard of misses and of changes of each key, and when it gave up hints of the key."""
+    """When each owner heard of misses and of changes of each key, and when it gave up hints of the key.
+
+    It passes over the packs that it has put back itself.
+    """
     heard = defaultdict(lambda: {MISS: [], CHANGE: [], DROPPED: []})
     for intake in seen.intakes:
-        if intake.hint.kind != TOUCH:
+        if intake.hint.kind != TOUCH and seen.put_back.get(intake.hint) != intake.owner:
             for key in intake.hint.keys:
                 heard[intake.owner, key][intake.hint.kind].append(seen.taken_in(intake))
     for drop in seen.drops:
