@@ -87,15 +87,16 @@ class Unannounced(Shop):
         super().close()
 
 
+def fed(config, kind, watched):
+    """The configuration of P14 with a feed of this kind, which watches this table."""
+    return f"{config.replace('pool_size: 4', f'pool_size: 4, changes: {kind}')}    changes: [{watched}]\n"
+
+
 def measure(servers, folder):
     postgres, cache = servers
     address = f"unix://{folder}/hints.sock"
     config = CONFIG.format(listen=address, cache=cache, postgres=postgres)
-    fed = (
-        config.replace("pool_size: 4", "pool_size: 4, changes: replication")
-        + "    changes: [{table: items}]\n"
-    )
-    with rig.updater(fed, folder):
+    with rig.updater(fed(config, "replication", "{table: items}"), folder):
         shop = Unannounced(postgres, cache, address)
         try:
             return shop.measure()

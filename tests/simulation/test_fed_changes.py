@@ -40,7 +40,7 @@ def test_unannounced_changes_keep_every_promise_under_every_fault(seeds, record_
     [
         ("confirmed before queued", "K1"),
         ("a memory queue is safe", "K1"),
-        pytest.param("a memory queue is safe", "S2", marks=pytest.mark.prove),  # after hundreds of schedules
+        pytest.param("a memory queue is safe", "S2", marks=pytest.mark.prove),  # takes longest by far
         ("fed changes of unread keys are dropped", "L1"),
         ("fed changes of unread keys are dropped", "S2"),
         ("fed changes are declined while a load runs", "L1"),

@@ -20,7 +20,7 @@ from suite.machine import apart
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 23  # how often each kind of fault must have happened in a thousand schedules
 PLANTED_WITHIN = 1_000  # schedules
-LONG = pytest.mark.prove  # found after more than a hundred schedules
+LONG = pytest.mark.prove  # took more than five seconds each on a slow machine
 
 
 @pytest.mark.campaign(short=200, full=21_000, block=1_000)

@@ -197,8 +197,9 @@ class Updater:
         if world.plan.state:
             state = SimState(self.disk, self.process, world)
             world.planted.state(state)
-            await pricing.remember(state, world.wall, partitions=world.broker.partitions)
-            self._compare(state.found)
+            partitions = world.broker.partitions  # the topic may grow while the file is being read
+            await pricing.remember(state, world.wall, partitions=partitions)
+            self._compare(state.found, partitions)
         if world.plan.fleet:
             pricing.share(self.fleet, self.supervisor.wake_all, quotas=False)
         world.planted.pricing(pricing)
@@ -219,13 +220,13 @@ class Updater:
             await self.around.paused.look(pauses, self.supervisor.partitions)
             await asyncio.sleep(self._world.random.uniform(0.01, 0.05))
 
-    def _compare(self, found):
+    def _compare(self, found, partitions):
         """Compares the saved state with the known one; keys are compared when their partitions come."""
         seen, price = self._world.seen, price_in(found)
         if price is not None:
             known = self.pricing.markets[self.source].price
             seen.restarts.append(Restart(seen.clock(), self.process.name, price, known))
-        self._learned = keys_in(found, self._world.broker.partitions, wall=self._world.wall())
+        self._learned = keys_in(found, partitions, wall=self._world.wall())
 
     async def _told(self, work):
         """Records an end of `work` that is not the end of its process: that is a fault."""
