@@ -135,9 +135,8 @@ class Reader:
                 notices.over("feed_skipped", self.source)
             safe = await self._put(batch, observer, notices)
             self._ledger.add(safe, batch.position)
-            await asyncio.sleep(
-                0
-            )  # a feed that has much to tell waits for nothing, and others must have their turn
+            # a feed that has much to tell waits for nothing, and others must have their turn
+            await asyncio.sleep(0)
             while len(self._ledger) >= BATCHES_MAX:  # noqa: ASYNC110  confirmed by the clock, not by an event
                 await asyncio.sleep(CONFIRM_EVERY_S)
 
@@ -186,7 +185,7 @@ class Reader:
         return safe
 
     def _emptied(self, batch: Batch) -> dict[str, Swept]:
-        """By namespace."""
+        """The namespaces of the tables of which any row may have changed."""
         swept: dict[str, Swept] = {}
         for table in batch.emptied:
             cause = batch.why or f"{table} was truncated"
@@ -220,7 +219,7 @@ class Reader:
             await asyncio.sleep(WAITING_EVERY_S)
 
     def _forget(self, notices: Notices) -> None:
-        """What was not confirmed comes again, perhaps to another updater, which then says what is wrong with it."""
+        """What was not confirmed comes again, perhaps to another updater. The other one then says what is wrong with the feed."""
         notices.over("feed_lacks", self.source)
         notices.over("feed_skipped", self.source)
         self._ledger = Ledger()
