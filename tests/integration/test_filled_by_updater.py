@@ -114,15 +114,23 @@ async def test_many_keys_share_one_wait_and_those_that_do_not_exist_are_left_out
 
 
 async def test_a_hundred_readers_of_a_missing_key_cost_one_load(redis_url, updater):
-    threads = Caches("sync", redis_url, emit=updater.emit)
-    tasks = Caches("asyncio", redis_url, emit=updater.emit)
-    readers = [item_of(threads), item_of(tasks)]
-    got = await asyncio.gather(*(each(7) for each in readers for _ in range(50)))
-    assert got == [row(7)] * 100
-    eventually(lambda: updater.metric("rows_total"))
-    assert updater.metric("rows_total") == 1
-    for each in (threads, tasks):
-        await each.close()
+    """The updater is frozen until all of them have missed: a miss that comes 100 ms after the load costs another."""
+    async with contextlib.AsyncExitStack() as ending:
+        caches = [Caches(kind, redis_url, emit=updater.emit) for kind in ("sync", "asyncio")]
+        for each in caches:
+            ending.push_async_callback(each.close)
+        readers = [item_of(each) for each in caches]
+        assert [await each(1) for each in readers] == [row(1)] * 2  # the clients are connected
+        eventually(lambda: updater.metric("rows_total") == 1)
+        updater.pause()
+        reading = asyncio.gather(*(each(7) for each in readers for _ in range(50)))
+        await asyncio.to_thread(
+            eventually, lambda: sum(each.value.counts.waits for each in readers) == 1 + 100
+        )
+        updater.resume()
+        assert await reading == [row(7)] * 100
+        eventually(lambda: updater.metric("rows_total") >= 2)
+        assert updater.metric("rows_total") == 2
 
 
 async def test_without_an_updater_a_reader_is_told_when_its_wait_is_over(caches, updater):
