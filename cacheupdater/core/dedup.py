@@ -96,7 +96,8 @@ class Dedup:
         if unit is None:
             return None if action is Action.ACCEPT else action
         if action is Action.ACCEPT:
-            demand = self._spaced(new, unit, key)
+            # of almost all touches the gap is over long since
+            demand = self._spaced(new, unit, key) if now < unit.began + self._limits.gap else new
             self._vacate(unit, key)
             self._recent_ends.put((key,), unit.ended, now)
             if demand.not_before <= now:

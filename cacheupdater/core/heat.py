@@ -43,7 +43,7 @@ class ByHeat(Generic[Item]):
         self.clear()
 
     def __bool__(self) -> bool:
-        return any(self._queues)
+        return bool(self.coldest) or (len(self._queues) > 1 and any(self._queues))
 
     def __iter__(self) -> Iterator[deque[Item]]:
         """The queues in which a unit waits, the coldest first."""
