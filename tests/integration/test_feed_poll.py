@@ -390,6 +390,20 @@ async def test_an_index_without_the_key_is_no_grave_lack(world, session):
     assert "lacks the key" in lack.what
 
 
+async def test_times_by_which_two_changes_look_alike_are_told_with_their_price(file):
+    write(file, "INSERT INTO products VALUES (1, 1, '2026-11-26 16:35:40.438')")
+    assert "products.updated_at has no microseconds" in (await file.lacks())[-1].what
+    write(file, "INSERT INTO products VALUES (2, 1, '2026-11-26 16:35:40.438001')")
+    assert not [lack.what for lack in await file.lacks() if "microseconds" in lack.what]
+
+
+async def test_rows_of_the_future_are_told(world, session):
+    await session.execute("INSERT INTO products VALUES (1, 1, now() + interval '1 day')")
+    _, lack = await world.lacks()
+    assert not lack.grave
+    assert "products.updated_at holds times that the database's clock has not reached" in lack.what
+
+
 @pytest.mark.parametrize(
     ("table", "what"),
     [

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import inspect, text
 
-from cacheupdater.adapters.feed_poll.columns import ANY_CLOCK, CLOCKS, clock, is_early
+from cacheupdater.adapters.feed_poll.columns import ANY_CLOCK, CLOCKS, clock, is_early, is_fine
 from cacheupdater.adapters.feed_poll.table import Table, found
 from cacheupdater.core.watermark import Look, Place
 from cacheupdater.errors import Faulty, Misconfigured
@@ -82,7 +82,7 @@ def _lacks(polled: PollTable, connection: Connection) -> list[Lack]:
         table = found(connection, polled)
     except Misconfigured as e:
         return [Lack(str(e))]
-    return [*_index(connection, table), *_blind(connection, table)]
+    return [*_index(connection, table), *_blind(connection, table), *_times(connection, table)]
 
 
 def _index(connection: Connection, table: Table) -> Iterator[Lack]:
@@ -171,11 +171,24 @@ def _blind(connection: Connection, table: Table) -> Iterator[Lack]:
         yield Lack(
             f"{table.name} has no primary key: rows with NULL in a watched column are not told", grave=False
         )
+
+
+def _times(connection: Connection, table: Table) -> Iterator[Lack]:
+    """What the last row shows of the column's values."""
     now = clock(*connection.execute(text(CLOCKS.get(table.dialect, ANY_CLOCK))).one())
     asked, parameters = table.last()
     row = connection.execute(asked, parameters).first()
-    if row is not None and is_early(table.kind, row[0], now):
+    if row is None:
+        return
+    column = f"{table.name}.{table.mark.name}"
+    if is_early(table.kind, row[0], now):
         yield Lack(
-            f"{table.name}.{column} holds times that the database's clock has not reached: these rows are read by each look",
+            f"{column} holds times that the database's clock has not reached: these rows are read by each look",
+            grave=False,
+        )
+    if not (table.has_versions or is_fine(row[0])):
+        yield Lack(
+            f"{column} has no microseconds: each change is told about ten times within the overlap, for a second change may take"
+            " the same value; each time costs a row if the key is read",
             grave=False,
         )
