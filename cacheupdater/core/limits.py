@@ -13,8 +13,8 @@ PROCESS_BYTES = 96 << 20
 TABLES_PART = 0.5
 """Part of the memory beyond that, for tables that may forget. The rest is for hints under way, rows and Redis' commands."""
 
-LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES, CLAIM_BYTES, SEEN_BYTES = 200, 250, 130, 130, 100
-"""Per entry, its key of some 14 bytes included: 153 to 200, 245, 128, 123 and 89 measured."""
+LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES, CLAIM_BYTES, SEEN_BYTES = 200, 250, 130, 130, 80
+"""Per entry, its key of some 14 bytes included: 153 to 200, 245, 128, 123 and 75 measured."""
 
 LEAST_PART = 0.01
 """Part of the usual tables that stays, however small the memory: smaller ones would forget a key before its next read."""
@@ -82,8 +82,9 @@ class Limits:
     claims: int = 50_000
     """Keys per partition whose readers have filled them lately: some six megabytes. Beyond it, a fill is a touch."""
 
-    seen: int = 100_000
-    """Keys per partition whose rows are known to exist, beside those with a seat: as many as are known to be absent."""
+    seen: int = 38_000
+    """Keys per partition whose rows are known to exist, beside those with a seat. They lie in two sets: up to 19,660 keys a set
+    takes half a megabyte, and beyond that four times as much."""
 
     strangers: int = 50_000
     """Keys of nobody that a partition remembers: some five megabytes."""
