@@ -96,7 +96,7 @@ class Dedup:
         if unit is None:
             return None if action is Action.ACCEPT else action
         if action is Action.ACCEPT:
-            # of almost all touches the gap is over long since
+            # for almost every touch the gap is long over: no new demand is made
             demand = self._spaced(new, unit, key) if now < unit.began + self._limits.gap else new
             self._vacate(unit, key)
             self._recent_ends.put((key,), unit.ended, now)
