@@ -82,7 +82,7 @@ def _lacks(polled: PollTable, connection: Connection) -> list[Lack]:
         table = found(connection, polled)
     except Misconfigured as e:
         return [Lack(str(e))]
-    return [*_index(connection, table), *_blind(connection, table), *_times(connection, table)]
+    return [*_index(connection, table), *_blind(table), *_times(connection, table)]
 
 
 def _index(connection: Connection, table: Table) -> Iterator[Lack]:
@@ -156,7 +156,7 @@ def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(each)
 
 
-def _blind(connection: Connection, table: Table) -> Iterator[Lack]:
+def _blind(table: Table) -> Iterator[Lack]:
     """What the feed will not see, though it works."""
     yield Lack(
         f"deleted rows of {table.name} are not told: poll cannot see them, so their keys live until their ttl",
