@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 
 WARM_STEPS = 300  # three holds of the longest
 STEPS = 900
-OWN = frozenset({"cacheupdater", "cacheupdater_client", "dedup"})
+OF_A_TREE = frozenset(
+    {"cacheupdater", "cacheupdater_client", "dedup"}
+)  # modules that each tree has of its own
 
 
 def benchmark_of(tree: Path) -> ModuleType:
-    """The tree's own P5, with the tree's own packages, beside those of other trees."""
-    for name in [each for each in sys.modules if each.partition(".")[0] in OWN]:
-        del sys.modules[name]
+    """The tree's own P5, with the tree's own packages. The modules of this process stay as they are.
+
+    The engine imports nothing later, or it would get the modules of this process then.
+    """
+    before = _taken_out()
     places = [str(tree), str(tree / "client"), str(tree / "benchmarks")]
     sys.path[:0] = places
     try:
@@ -41,6 +45,12 @@ def benchmark_of(tree: Path) -> ModuleType:
     finally:
         for each in places:
             sys.path.remove(each)
+        _taken_out()
+        sys.modules.update(before)
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in OF_A_TREE}
 
 
 def times_as_long(

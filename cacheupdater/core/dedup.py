@@ -96,7 +96,7 @@ class Dedup:
         if unit is None:
             return None if action is Action.ACCEPT else action
         if action is Action.ACCEPT:
-            # for almost every touch the gap is long over: no new demand is made
+            # almost every touch comes after the gap: another demand for it would cost a hundredth of a step
             demand = self._spaced(new, unit, key) if now < unit.began + self._limits.gap else new
             self._vacate(unit, key)
             self._recent_ends.put((key,), unit.ended, now)

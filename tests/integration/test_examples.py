@@ -122,7 +122,8 @@ def declared_shop(tmp_path, redis_url, monkeypatch):
     monkeypatch.setenv("REDIS_URL", redis_url)
     monkeypatch.setenv("SHOP_DB", str(tmp_path / "shop.db"))
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, "shop", raising=False)  # that of Django's example may be there
+    # the Django project of test_adoption is called so too, and Django keeps it imported
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
     module = importlib.import_module("shop")
     yield module
     del sys.modules["shop"]

@@ -124,6 +124,7 @@ async def test_a_hundred_readers_of_a_missing_key_cost_one_load(redis_url, updat
         eventually(lambda: updater.metric("rows_total") == 1)
         updater.pause()
         reading = asyncio.gather(*(each(7) for each in readers for _ in range(50)))
+        # the first reader of key 1 has waited, too
         await asyncio.to_thread(
             eventually, lambda: sum(each.value.counts.waits for each in readers) == 1 + 100
         )

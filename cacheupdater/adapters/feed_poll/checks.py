@@ -188,7 +188,7 @@ def _times(connection: Connection, table: Table) -> Iterator[Lack]:
         )
     if not (table.has_versions or is_fine(row[0])):
         yield Lack(
-            f"{column} has no microseconds: each change is told about ten times within the overlap, for a second change may take"
-            " the same value; each time costs a row if the key is read",
+            f"{column} looks like a time without microseconds, by which two changes of a row may look alike: each change is"
+            " told about ten times, and each time may cost a row if the key is read",
             grave=False,
         )
