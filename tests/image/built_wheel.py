@@ -29,6 +29,8 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 WHEEL_KB = 1300
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SHOWN = ("cacheupdater", "demo", "--duration", "10", "--plain")
+WHOLE = "updater,kafka,postgres,replication,sqlite"
+"""What an updater of any kind needs. The index has the needs of exactly these extras and of the demonstration."""
 # settings of this machine for pip and uv could name other indexes
 _OTHERS = ("PIP_", "UV_", "PYTHON")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)}  # noqa: TID251  the tests change a copy
@@ -92,7 +94,7 @@ def index(wheel, python):
         old.unlink()
     shutil.copy(wheel, folder)
     pip = [HERE[python], "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", folder]
-    run(*pip, "--find-links", folder, f"{folder / wheel.name}[demo,postgres]", timeout=600)
+    run(*pip, "--find-links", folder, f"{folder / wheel.name}[demo,{WHOLE}]", timeout=600)
     with serving(folder) as url:
         yield url
 
@@ -186,7 +188,7 @@ def test_pip_installs_the_client_alone_and_then_the_updater(index, python, tmp_p
         env=CLEAN,
         cwd=tmp_path,
     )
-    run(*pip, "cacheupdater[updater,kafka,postgres,replication,sqlite]", env=CLEAN)
+    run(*pip, f"cacheupdater[{WHOLE}]", env=CLEAN)
     example = ROOT / "examples/cacheupdater.yaml"
     assert "product:{id:int}" in run(inside / "cacheupdater", "check", "-c", example, env=CLEAN, cwd=tmp_path)
     print(f"Python {python}: pip install, check: fine")
