@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
 
 
+_NOT_THE_SOURCES = (Verdict.KEY, Verdict.EITHER, Verdict.OPEN)  # a tuple: a set would hash names, in Python
+
+
 class Receipt:
     """What one unit has paid."""
 
@@ -85,7 +88,7 @@ class Receipt:
             asked
             and seconds
             and not self._suspects
-            and self.verdict not in {Verdict.KEY, Verdict.EITHER, Verdict.OPEN}
+            and self.verdict not in _NOT_THE_SOURCES
         ):
             self._namespace.source.slots.measured(self._namespace, seconds, now)
         self._free_the_slot()

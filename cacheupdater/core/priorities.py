@@ -98,36 +98,40 @@ class Priorities:
 class Lines(Generic[B]):
     """The lines of one engine at one source: one for each priority."""
 
-    __slots__ = ("_first", "_lines", "_priorities")
+    __slots__ = ("_busy", "_first", "_lines", "_priorities")
 
     def __init__(self, priorities: Priorities, bucket: Bucket, limits: Limits) -> None:
         self._priorities = priorities
         self._lines = {priority: Line[B](priorities.turns[priority], bucket, limits) for priority in Priority}
-        self._first: tuple[Place, Line[B]] | None = None  # of the backlog that `first` has named
+        self._busy: dict[Priority, Line[B]] = {}  # those of them in which a backlog stands; of most engines it is one
+        self._first: tuple[Place, Priority] | None = None  # of the backlog that `first` has named
 
     def __bool__(self) -> bool:
-        return any(self._lines.values())
+        return bool(self._busy)
 
     def put(self, backlog: B, priority: Priority, kept: float) -> None:
         """The backlog comes to the line of its priority, to the place that it has kept; inf: it has none."""
-        self._lines[priority].put(backlog, kept)
+        line = self._busy[priority] = self._lines[priority]
+        line.put(backlog, kept)
 
     def first(self) -> B | None:
         """The backlog whose turn it is."""
         self._first = found = None
-        for priority, line in self._lines.items():
+        for priority, line in self._busy.items():
             backlog = line.first()
-            if backlog is None:
-                continue
             place = Place(self._priorities.rank(priority, line.amount), line.end)
             if self._first is None or place < self._first[0]:
-                self._first, found = (place, line), backlog
+                self._first, found = (place, priority), backlog
         return found
 
     def pop(self) -> float:
         """The backlog that `first` has named leaves the line; its start."""
-        _, line = self._named
-        return line.pop()
+        _, priority = self._named
+        line = self._lines[priority]
+        start = line.pop()
+        if not line:
+            del self._busy[priority]
+        return start
 
     def before(self, now: float) -> tuple[int, float]:
         """How many backlogs of other engines come before the one that `first` has named, and what they save up for."""
@@ -135,18 +139,19 @@ class Lines(Generic[B]):
         return self._priorities.before(self, place, now)
 
     @property
-    def _named(self) -> tuple[Place, Line[B]]:
+    def _named(self) -> tuple[Place, Priority]:
         if self._first is None:
             raise LookupError("no backlog stands in line")
         return self._first
 
     def wait(self, now: float) -> None:
         """Our first backlogs cannot start yet, or there are none."""
-        heads = {priority: line.head(now) for priority, line in self._lines.items() if line}
+        heads = {priority: line.head(now) for priority, line in self._busy.items()}
         self._priorities.wait(self, heads)
 
     def leave(self) -> None:
         """The engine is done."""
         for line in self._lines.values():
             line.leave()
+        self._busy.clear()
         self._priorities.wait(self, {})

@@ -182,9 +182,11 @@ class Schedule:
             backlog.namespace.cost.wait(keys)
 
     def _look_who_waits(self, backlog: Backlog, now: float) -> None:
-        """Which of the ready keys may not start now, whatever can be paid."""
-        self._apart.ask(backlog, now)
-        self._ask_absent_bucket(backlog, now)
+        """Which of the ready keys may not start now, whatever can be paid. Most backlogs have neither suspects nor unseen keys."""
+        if backlog.slow or backlog.known or backlog.slow_waits or backlog.known_waits:
+            self._apart.ask(backlog, now)
+        if backlog.unseen_waiting or backlog.unseen_wait:
+            self._ask_absent_bucket(backlog, now)
 
     def _is_apart(self, backlog: Backlog) -> bool:
         """Whether nothing is left but suspects that wait for the end of another one."""
@@ -289,7 +291,9 @@ class Schedule:
         started: list[Unit] = []
         opens_at = source.breaker.opens_at(now)
         while (backlog := line.first()) and opens_at <= now:
-            if source.slots.room(backlog.namespace) <= 0 < source.slots.free:
+            if source.slots.free <= 0:
+                break  # we are woken when a unit ends
+            if source.slots.room(backlog.namespace) <= 0:
                 self._park(backlog, line)
                 continue
             rows = 0
@@ -336,8 +340,6 @@ class Schedule:
             backlog.namespace.quota,
             backlog.namespace.cost.per_row,
         )
-        if source.slots.free <= 0:
-            return 0
         want = min(backlog.namespace.loads.unit_keys(self._limits.unit_keys), backlog.ready)
         need = min(want, backlog.need)
         units, amount = line.before(now)

@@ -273,7 +273,7 @@ class Partition:
         )
         self._telling.loaded(unit, clock())
         found = matched(captures, values)
-        absent = [key for key, value in zip(keys, found, strict=True) if value is None]
+        absent = [] if all(found) else [k for k, value in zip(keys, found, strict=True) if value is None]
         self.engine.on_absent(unit, absent, clock())
         suspects = self.engine.suspects(unit, absent)
         valueless = await without_value(recipe, suspects) if suspects else ()
