@@ -84,12 +84,7 @@ class Receipt:
             took = Took(self._began, rows, seconds)
             self.verdict = self._namespace.loads.judge(took, apart=self._suspects > 0)
         # a load with a slow key says nothing about its source
-        if (
-            asked
-            and seconds
-            and not self._suspects
-            and self.verdict not in _NOT_THE_SOURCES
-        ):
+        if asked and seconds and not self._suspects and self.verdict not in _NOT_THE_SOURCES:
             self._namespace.source.slots.measured(self._namespace, seconds, now)
         self._free_the_slot()
 
