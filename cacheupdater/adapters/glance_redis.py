@@ -111,7 +111,7 @@ class Glance:
 
     async def _age(self, key: bytes, floor: bytes | None) -> float | None:
         newest = None if floor is None else fence.floor_of(floor)
-        if newest is None:
+        if newest is None or not fence.tells_age(newest):
             return None
         where = {}
         if isinstance(self._address, cache_url.Cluster):

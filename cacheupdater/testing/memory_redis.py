@@ -126,8 +126,8 @@ class MemoryRedis:
             return fence.TOO_OLD
         if value is None:
             token = fence.absent_stamp(token)
-        floor = self.floor(key)
-        if floor is not None and floor > token and not self._is_stepped(floor):
+        floor, foreign = self.floor(key), fence.foreign_stamp(token)
+        if floor is not None and floor > token and floor != foreign and not self._is_stepped(floor):
             return Refused(floor)
         if floor == token:
             return fence.DUPLICATE
@@ -139,7 +139,9 @@ class MemoryRedis:
             form = "string"
         is_dated = isinstance(value, bytes) and fence.form_of(token) in fence.DATED
         outcome = self._put(key, value, ttl_ms, form=form, date=token if is_dated else None)
-        if outcome != fence.FOREIGN:
+        if outcome == fence.FOREIGN:
+            self.set_floor(key, foreign, life_ms)
+        else:
             self.set_floor(key, token, life_ms if value is None else max(ttl_ms, life_ms))
         return outcome
 
@@ -301,7 +303,7 @@ class MemoryWriter:
         value = None if not values or isinstance(held, Other) else held
         if fence.size_of(value) > fence.SCRIPT_BYTES_MAX:
             value = None
-        if held is None or floor is None:
+        if held is None or floor is None or not fence.tells_age(floor):
             return Found(held is not None, None, value=value)
         age = (self.server.token() - floor) / 1e9
         return Found(here=True, age=age, wrote=fence.form_of(floor), value=value)

@@ -16,7 +16,7 @@ from servers.fence_calls import commit, floor, invalidate, load_scripts, token
 from cacheupdater.testing.memory_redis import MemoryRedis
 from cacheupdater_client.protocol import fence, lease
 from cacheupdater_client.protocol.dogpile import payload_of
-from cacheupdater_client.protocol.fence import FOREIGN, REMOVED, UNCHANGED, WRITTEN
+from cacheupdater_client.protocol.fence import FOREIGN, REMOVED, UNCHANGED, WRITTEN, Refused
 
 PICKLES = [pickle.dumps({"id": 7}, protocol) for protocol in range(6)]
 JSON = [
@@ -136,7 +136,6 @@ def test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, form, 
         r.set(b"k", value, ex=1000)
         for entry in (b"k", written(form), 5_000), (b"k", None, 5_000):
             assert commit(r, token(r), entry, form=form) == [FOREIGN], value
-        assert floor(r, b"k") is None
         assert invalidate(r, b"k", forms={b"k": form}) == [FOREIGN], value
         assert commit(r, token(r), (b"k", written(form), 5_000), form=form) == [FOREIGN], value
         assert r.get(b"k") == value
@@ -188,6 +187,22 @@ def test_value_that_the_application_put_over_ours_stays(r, foreign):
     assert commit(r, token(r), (b"k", None, 5_000), form="json") == [FOREIGN]
     assert invalidate(r, b"k", forms={b"k": "json"}) == [FOREIGN]
     assert r.get(b"k") == foreign
+
+
+@pytest.mark.parametrize("younger", [b'{"ours":2}', None])
+def test_no_older_load_writes_once_a_foreign_value_has_gone(r, younger):
+    """The row was deleted, and nobody announced that. A younger load has seen it, but must leave what the application put there."""
+    older = token(r)
+    r.set(b"k", PICKLES[4])
+    begun = token(r)
+    for _ in range(2):  # the second one is the same call again, because nobody answered the first
+        assert commit(r, begun, (b"k", younger, 5_000), form="json") == [FOREIGN]
+    assert 59_000 < r.pttl(fence.floor_name(b"k")) <= 60_000
+    assert floor(r, b"k") == fence.foreign_stamp(begun)
+    r.delete(b"k")
+    assert commit(r, older, (b"k", b'{"ours":1}', 5_000), form="json") == [Refused(floor(r, b"k"))]
+    assert commit(r, begun, (b"k", b'{"ours":2}', 5_000), form="json") == [WRITTEN]
+    assert commit(r, token(r), (b"k", b'{"ours":3}', 5_000), form="json") == [WRITTEN]
 
 
 @pytest.mark.parametrize("before", ["string", "hash", *ALL])

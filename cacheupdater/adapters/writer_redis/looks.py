@@ -42,7 +42,7 @@ def _found(said: Sequence[Any]) -> Found | None:
         return Found(here=False, age=None)
     value = _value(here, held)
     newest = fence.floor_of(floor) if isinstance(floor, bytes) else None
-    if newest is None:
+    if newest is None or not fence.tells_age(newest):
         return Found(here=True, age=None, value=value)
     now = fence.token_of(int(time[0]), int(time[1]))
     age = max(0.0, (now - newest) / _TOKENS_PER_SECOND)

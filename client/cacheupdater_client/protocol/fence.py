@@ -45,6 +45,8 @@ know the values that we wrote in the earlier one.
 ABSENT_FORM = 5
 """The last digit of the floor that a load leaves for an absent row. Such a floor is a mark: a reader that finds the mark
 young enough need not load. A change or a later load replaces the floor, and so ends the mark."""
+FOREIGN_FORM = 997
+"""The last digits of the floor of a load that found a foreign value and left it alone. An older load may not write any more."""
 OUTDATED_FORM = 998
 """The last digits of the floor of a change that left the old value readable: see `outdate_args`."""
 NO_FORMS: Mapping[bytes, Form] = {}
@@ -100,6 +102,16 @@ def stamp_of(token: int, form: Form) -> int:
 def absent_stamp(token: int) -> int:
     """The floor that a load leaves where the row is absent."""
     return token // 1000 * 1000 + ABSENT_FORM
+
+
+def foreign_stamp(token: int) -> int:
+    """The floor that a load leaves where it found a foreign value."""
+    return token // 1000 * 1000 + FOREIGN_FORM
+
+
+def tells_age(floor: int) -> bool:
+    """Whether the value beside this floor is as old as the floor. A foreign value is not."""
+    return floor % 1000 != FOREIGN_FORM
 
 
 def form_of(floor: int) -> Form | None:

@@ -27,7 +27,8 @@ end
 
 local function may_do(value, newest)
   if not value or not value_age then return value end
-  return is_young(newest, value_age) and sub(newest, -3) ~= OUTDATED_FORM
+  local last = newest and sub(newest, -3)
+  return last ~= OUTDATED_FORM and last ~= FOREIGN_FORM and is_young(newest, value_age)
 end
 
 local function look(key, floor, lease)

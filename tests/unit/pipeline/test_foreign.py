@@ -13,6 +13,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.keyed import STANDS_S
 from cacheupdater.pipeline.notices import QUIET_S
+from cacheupdater_client.protocol import fence
 
 A, B = b"p:1", b"p:2"
 PICKLED = pickle.dumps({"secret": "4711"})
@@ -113,7 +114,7 @@ async def test_a_look_that_hangs_holds_up_neither_its_key_nor_the_end_of_its_tro
         shell.redis.delete(A)
         shell.queue.send(Kind.MISS, A)
         await asyncio.sleep(1.0)
-        assert shell.redis.floor(A) is not None  # the miss was refreshed while the look hung
+        assert fence.tells_age(shell.redis.floor(A))  # the miss was refreshed while the look hung
         opened.set()
         await asyncio.sleep(1.0)
     assert said() == []

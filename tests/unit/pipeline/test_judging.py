@@ -14,6 +14,7 @@ from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.errors import Faulty
+from cacheupdater_client.protocol.fence import ABSENT_FORM, is_of_load
 
 KEYS = [b"p:%d" % n for n in range(30)]
 
@@ -25,7 +26,7 @@ def shop(**changed):
 
 
 def written(shell):
-    return [key for key in KEYS if shell.redis.floor(key) is not None]
+    return [key for key in KEYS if is_of_load(shell.redis.floor(key) or ABSENT_FORM)]
 
 
 FOREIGN = {
