@@ -157,6 +157,7 @@ class Consumer(Reader):
         offsets = self._broker.accept_back(owner, packs)
         await asyncio.sleep(world.latency())
         if world.faults("queue_commit_cut"):
+            world.seen.put_back |= dict.fromkeys(self._broker.hints_at(owner, offsets))
             raise Unavailable("the connection to the broker was lost")
         return offsets
 

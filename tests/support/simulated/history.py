@@ -194,7 +194,9 @@ class Seen:
         self.lag = lag  # seconds by which loads read behind the primary
         self.trace = trace
         self.hints = []
-        self.put_back = {}  # packs that an owner had read and put back, with this owner
+        # packs that an owner had read and put back, with this owner; None if it has not heard of their places, and so reads
+        # them as anybody's
+        self.put_back = {}
         self.putting_back = defaultdict(list)  # by owner: from when until when packs were on their way back
         self.intakes = []
         self.commits = []

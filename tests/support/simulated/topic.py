@@ -65,6 +65,10 @@ class Topic:
         self._wake()
         return range(first, len(log))
 
+    def hints_at(self, owner, offsets):
+        """The packs at these places."""
+        return [hint for _, hint in self.logs[owner.partition][offsets.start : offsets.stop]]
+
     def forget(self, partition, offsets):
         """An owner has finished these out of order. A queue with one number per partition cannot forget them."""
 
