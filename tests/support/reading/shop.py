@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import get_type_hints
@@ -17,6 +18,7 @@ import cacheupdater_client.asyncio
 
 PATIENCE_S = 60.0
 THREADS = 64
+ENDS_S = 1.0  # for loads that the end of a test has let go
 
 
 class Shop:
@@ -52,8 +54,9 @@ class Shop:
 class Value:
     """A declared value whose calls are awaited."""
 
-    def __init__(self, pool, value):
-        self._pool, self.value = pool, value
+    def __init__(self, run, value):
+        """`run` calls it in a thread; None: its calls are awaited already."""
+        self._run, self.value = run, value
 
     async def __call__(self, *args, **named):
         return await self._said(self.value, *args, **named)
@@ -65,9 +68,7 @@ class Value:
         return await self._said(self.value.invalidate, *args, **named)
 
     async def _said(self, call, *args, **named):
-        if self._pool is None:
-            return await call(*args, **named)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, *args, **named))
+        return await (self._run(partial(call, *args, **named)) if self._run else call(*args, **named))
 
 
 class Caches:
@@ -76,6 +77,7 @@ class Caches:
     def __init__(self, kind, url, **options):
         self.kind, self._url, self._options = kind, url, options
         self._pool = ThreadPoolExecutor(THREADS)
+        self._calls = set()  # in threads
         self._clients, self._caches = [], []
 
     def cache(self, *, fill="loader", wait=None, **options):
@@ -97,17 +99,23 @@ class Caches:
     def _declared(self, declare, loader, pattern, settings):
         if self.kind != "sync":
             loader = self._awaited(loader)
-        pool = self._pool if self.kind == "sync" else None
-        return Value(pool, declare(pattern, **{"ttl": "60s", **settings})(loader))
+        run = self._in_thread if self.kind == "sync" else None
+        return Value(run, declare(pattern, **{"ttl": "60s", **settings})(loader))
 
     def _awaited(self, loader):
         async def awaited(*args):
-            return await asyncio.get_running_loop().run_in_executor(self._pool, loader, *args)
+            return await self._in_thread(partial(loader, *args))
 
         awaited.__annotations__ = get_type_hints(loader)
         awaited.__signature__ = inspect.signature(loader)
         awaited.__qualname__ = loader.__qualname__
         return awaited
+
+    def _in_thread(self, call):
+        running = self._pool.submit(call)
+        self._calls.add(running)
+        running.add_done_callback(self._calls.discard)
+        return asyncio.wrap_future(running)
 
     async def end(self, cache, **bound):
         """Closes one cache."""
@@ -117,8 +125,10 @@ class Caches:
             await cache.aclose(**bound)
 
     async def close(self):
+        """Waits for loads that still run, as far as they end: what they fill would come into the Redis of the next test."""
         for cache in self._caches:
-            await self.end(cache, timeout=0.0)
+            await self.end(cache, timeout=ENDS_S)
+        await asyncio.to_thread(futures.wait, set(self._calls), ENDS_S)
         for client in self._clients:
             if self.kind == "sync":
                 client.close()

@@ -68,6 +68,8 @@ def module_pg_url(_pg_base):
 
 @contextmanager
 def _empty_database(server):
+    from live.updater_process import eventually
+
     from cacheupdater.local.postgres_server import run_sql
 
     name = f"cacheupdater_test_{os.getpid()}_{next(_numbers)}"
@@ -75,7 +77,20 @@ def _empty_database(server):
     base, _, rest = server.rpartition("/")
     query = rest.partition("?")[2]
     yield f"{base}/{name}" + (f"?{query}" if query else "")
-    run_sql(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    eventually(lambda: _dropped(server, name))
+
+
+def _dropped(server, name):
+    """False if the server has not heard yet that a reader of the database's changes has gone."""
+    import asyncpg
+
+    from cacheupdater.local.postgres_server import run_sql
+
+    try:
+        run_sql(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    except asyncpg.ObjectInUseError:
+        return False
+    return True
 
 
 @pytest.fixture
