@@ -37,7 +37,7 @@ class Look(NamedTuple):
     ttl: float | None  # seconds; None: it never expires
     age: (
         float | None
-    )  # seconds since the load that wrote it began, or since its invalidation; None: no floor of ours
+    )  # seconds since the load that wrote it began, or since its invalidation; None: not known
 
     @property
     def size(self) -> int:

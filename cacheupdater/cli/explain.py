@@ -114,7 +114,7 @@ def _redis(redis: Facts) -> str:
     if redis["type"] == "none":
         return "nothing"
     ttl = "never expires" if redis["ttl"] is None else f"expires in {_s(redis['ttl'])}"
-    age = "no floor" if redis["age"] is None else f"{_s(redis['age'])} old by its floor"
+    age = "of unknown age" if redis["age"] is None else f"{_s(redis['age'])} old by its floor"
     return f"{redis['type']} of {redis['size']} bytes, reads as {redis['reads_as']}, {age}, {ttl}: {redis['value']}"
 
 
