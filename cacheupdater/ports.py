@@ -155,7 +155,7 @@ class Found(NamedTuple):
     """What a reader of a key finds just now."""
 
     here: bool
-    age: float | None  # seconds since the load that wrote it began, by its floor; None without one
+    age: float | None  # seconds since the load that wrote it began, by its floor; None if no floor tells it
     wrote: Form | None = None  # the form in which a load of ours has written here, as the floor says
     value: Value = None  # if it was asked for; None for a type that is never written through the fence
 

@@ -103,9 +103,7 @@ class Lines(Generic[B]):
     def __init__(self, priorities: Priorities, bucket: Bucket, limits: Limits) -> None:
         self._priorities = priorities
         self._lines = {priority: Line[B](priorities.turns[priority], bucket, limits) for priority in Priority}
-        self._busy: dict[
-            Priority, Line[B]
-        ] = {}  # those of them in which a backlog stands; of most engines it is one
+        self._busy: dict[Priority, Line[B]] = {}  # the lines in which a backlog stands: mostly one
         self._first: tuple[Place, Priority] | None = None  # of the backlog that `first` has named
 
     def __bool__(self) -> bool:

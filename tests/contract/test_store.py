@@ -445,6 +445,7 @@ async def test_a_foreign_value_stays(real):
     assert await fill(real, seen.token, b"p:1", b"1") == FOREIGN
     assert real.get(b"p:1") == b"\x80\x04N."
     assert real.lease(b"p:1") is None
+    assert (await look(real, b"p:1", value_ms=HOUR_MS)).state is State.GRANTED  # nobody knows how old it is
 
 
 async def test_values_are_bytes_whatever_the_client_decodes(real):

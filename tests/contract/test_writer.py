@@ -246,6 +246,13 @@ async def test_removal_leaves_what_no_load_has_written_when_told_to(cache, write
     assert await cache.get(b"theirs") is None
 
 
+async def test_a_foreign_value_has_no_age_although_a_load_has_left_a_floor_beside_it(cache, writer):
+    await cache.set(b"k", PICKLE)
+    assert await writer.write(await writer.token(), [Entry(b"k", b"{}", HOUR_MS)], form="json") == [FOREIGN]
+    [found] = await writer.look([b"k"])
+    assert (found.here, found.age, found.wrote) == (True, None, None)
+
+
 async def test_write_replaces_what_is_foreign_when_told_to(cache, writer):
     await cache.set(b"k", PICKLE)
     entry = Entry(b"k", b"{}", HOUR_MS)

@@ -30,7 +30,7 @@ WHEEL_KB = 1300
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SHOWN = ("cacheupdater", "demo", "--duration", "10", "--plain")
 WHOLE = "updater,kafka,postgres,replication,sqlite"
-"""What an updater of any kind needs. The index has the needs of exactly these extras and of the demonstration."""
+"""All extras that an updater may need. The index is filled for them and for the demonstration."""
 # settings of this machine for pip and uv could name other indexes
 _OTHERS = ("PIP_", "UV_", "PYTHON")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)}  # noqa: TID251  the tests change a copy

@@ -164,6 +164,7 @@ def test_another_user_s_statement_counts_too(shop):
 def test_pages_and_commands_tell_of_the_feed(shop, kind):
     shop.run("UPDATE products SET price = 2 WHERE id = 7")
     eventually(lambda: shop.updater.metric("feed_changes_total", source="shop") > 0)
+    shop.at_rest()
     [feed] = json.loads(shop.updater.page("/freshness")[1])["feeds"]
     assert (feed["source"], feed["kind"], feed["reads"]) == ("shop", kind, True)
     assert feed["spoke_s"] < 30.0

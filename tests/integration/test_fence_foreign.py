@@ -136,6 +136,7 @@ def test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, form, 
         r.set(b"k", value, ex=1000)
         for entry in (b"k", written(form), 5_000), (b"k", None, 5_000):
             assert commit(r, token(r), entry, form=form) == [FOREIGN], value
+        assert floor(r, b"k") % 1000 == fence.FOREIGN_FORM
         assert invalidate(r, b"k", forms={b"k": form}) == [FOREIGN], value
         assert commit(r, token(r), (b"k", written(form), 5_000), form=form) == [FOREIGN], value
         assert r.get(b"k") == value

@@ -29,7 +29,7 @@ local function commit(key, floor, kind, ttl, first, last)
   end
   local answer = put(key, kind, ttl, first, last, form, newest, token)
   if answer == FOREIGN then
-    attempt('SET', floor, foreign_token, 'PX', floor_life)   -- without memory, no older load can write
+    attempt('SET', floor, foreign_token, 'PX', floor_life)   -- an error is passed over: without memory, no older load can write
     return FOREIGN
   end
   -- value first, floor last; where there is no value, the floor has only to outlive older loads

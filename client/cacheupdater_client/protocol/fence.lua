@@ -29,8 +29,8 @@ local ABSENT_FORM = '005'
 -- The floor of a load ends with the number of its form, which is below this one.
 local FORMS_END = '100'
 
--- How the floor of a load ends that found a foreign value. The value stays, but a load that began earlier may not write either:
--- it would put its old value there once the foreign one has expired.
+-- How the floor of a load ends that found a foreign value. The value stays. A load that began earlier must not write once the
+-- foreign value has expired.
 local FOREIGN_FORM = '997'
 
 -- How the floor of a change ends that left the old value in its place.

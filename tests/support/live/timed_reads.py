@@ -60,16 +60,18 @@ class Pace:
         return self.keys[self._reads % len(self.keys)]
 
     @property
-    def readers(self):
-        """Who reads this key, one after the other. A busy machine wakes the process late, and that counts for the first of them: so
-        ours and stock's take turns in being first. Reads of ours that are not compared are `alone`."""
-        if self._reads % SHARE:
-            return ("alone",)
-        return ("ours", "stock") if self._reads % (2 * SHARE) else ("stock", "ours")
-
-    @property
     def compares(self):
         return self._reads % SHARE == 0
+
+    @property
+    def readers(self):
+        """Who reads this key, one after the other. Reads of ours that are not compared are `alone`.
+
+        A busy machine wakes the process late, and the first reader pays for the delay. So ours and stock take turns in being first.
+        """
+        if not self.compares:
+            return ("alone",)
+        return ("ours", "stock") if self._reads % (2 * SHARE) else ("stock", "ours")
 
     def note(self, name, began):
         self.took[name].append((time.perf_counter_ns() - began) // 1000)

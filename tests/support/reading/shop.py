@@ -9,7 +9,6 @@ import asyncio
 import inspect
 import threading
 from concurrent import futures
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import get_type_hints
 
@@ -76,7 +75,7 @@ class Caches:
 
     def __init__(self, kind, url, **options):
         self.kind, self._url, self._options = kind, url, options
-        self._pool = ThreadPoolExecutor(THREADS)
+        self._pool = futures.ThreadPoolExecutor(THREADS)
         self._calls = set()  # in threads
         self._clients, self._caches = [], []
 

@@ -194,8 +194,8 @@ class Seen:
         self.lag = lag  # seconds by which loads read behind the primary
         self.trace = trace
         self.hints = []
-        # packs that an owner had read and put back, with this owner; None if it has not heard of their places, and so reads
-        # them as anybody's
+        # packs that an owner had read and put back, with this owner; None where the owner never heard of their places: then
+        # the owner reads them as anybody's
         self.put_back = {}
         self.putting_back = defaultdict(list)  # by owner: from when until when packs were on their way back
         self.intakes = []
