@@ -34,7 +34,6 @@ from scaling_topics import KEPT, RATE, Load, fill
 from table import row
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue
-from cacheupdater.cli.serve import GC_OBJECTS
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.engine import Engine
@@ -236,9 +235,7 @@ class Bare:
 def quiet():
     """Sets the collector as the updater does, and silences aiokafka's log lines about new topics."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_OBJECTS)
+    rig.collect_as_the_updater()
 
 
 def take_turns(runner, parties, rounds, budget):

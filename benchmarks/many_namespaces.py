@@ -15,6 +15,7 @@ import time
 from collections import Counter, deque
 from itertools import count
 
+import rig
 from dedup import Silent
 from table import row
 
@@ -106,6 +107,7 @@ class Run:
 
 def measure():
     """The runs, and the costs of their slices."""
+    rig.collect_as_the_updater()
     runs = [Run(number) for number in NAMESPACES]
     for run in runs:
         for _ in range(WARM_SLICES):
