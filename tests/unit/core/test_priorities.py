@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from statistics import quantiles
+
 import pytest
 from stories.engine import Story, namespace
 from stories.market import Market
@@ -40,6 +43,49 @@ def test_with_capacity_for_half_of_the_offer_high_is_whole_and_low_has_its_least
     assert total >= 0.97 * 600.0 * 29.0
     assert market.rows["high"] >= 0.97 * 400.0 * 29.0
     assert market.rows["low"] == pytest.approx(LEAST_SHARE[LOW] * total, rel=0.1)
+
+
+class Waits(Market):
+    """How long each loaded key has waited, by its priority and the kind of its hint."""
+
+    def __init__(self, *engines: Story) -> None:
+        super().__init__(*engines)
+        self.by_kind: dict[tuple[str, Kind], list[float]] = defaultdict(list)
+        self._kinds: dict[bytes, Kind] = {}
+
+    def _hint(self, keys, kind, engine, now):
+        self._kinds.update(dict.fromkeys(keys, kind))
+        super()._hint(keys, kind, engine, now)
+
+    def takes(self, unit, now):
+        for key in unit.keys:
+            self.by_kind[unit.namespace.name, self._kinds[key]].append(now - self._since[key])
+        return super().takes(unit, now)
+
+
+@pytest.mark.parametrize("engines", [1, 4])
+def test_inside_a_priority_misses_come_before_changes_and_changes_before_touches(engines, record_property):
+    offered = {"high": 80.0, "normal": 240.0, "low": 80.0}  # of each kind
+    market = Waits(*market_of(source(600.0), HIGH, NORMAL, LOW, engines=engines).engines)
+    for kind in Kind:
+        offer(market, offered, 60.0, kind=kind)
+    market.run(60.0)
+
+    served = {(name, kind): market.by_kind[name, kind] for name in offered for kind in Kind}
+    part = {found: len(waits) / (60.0 * offered[found[0]]) for found, waits in served.items()}
+    late = {found: quantiles(waits, n=100)[98] for found, waits in served.items() if len(waits) > 100}
+    for (name, kind), p99 in late.items():
+        record_property(
+            f"figure: half of the offer can be paid, {engines} partitions, {name} {kind.name.lower()}",
+            f"{part[name, kind]:.0%} loaded, p99 {1000 * p99:.0f} ms",
+        )
+    assert all(part["high", kind] >= 0.99 and late["high", kind] <= 0.25 for kind in Kind)
+    assert part["normal", Kind.MISS] >= 0.99
+    assert 0.3 <= part["normal", Kind.CHANGE] < 0.5, "what misses leave"
+    assert part["normal", Kind.TOUCH] <= 0.01
+    # a backlog that is full gives up misses before changes, so some changes of low come to the front
+    assert part["low", Kind.MISS] > 2.0 * part["low", Kind.CHANGE] > part["low", Kind.TOUCH] == 0.0
+    assert sum(part["low", kind] for kind in Kind) * 80.0 == pytest.approx(LEAST_SHARE[LOW] * 600.0, rel=0.1)
 
 
 @pytest.mark.parametrize("engines", [1, 4])
