@@ -183,12 +183,12 @@ class Outcomes:
         self._dedup.close(unit)
 
     def _slow(self, unit: Unit, now: float) -> set[bytes]:
-        """Which keys may have caused a timeout. A key's first timeout is nobody's fault."""
-        witnesses = unit.namespace.source.witnesses
+        """Which keys may have caused a timeout. A key's first timeout is nobody's fault, and nor is any while the source is away."""
+        source = unit.namespace.source
         suspects = self.troubles.timed_out(unit.keys)
-        at_fault = suspects if witnesses.blame(unit, now) else set()
-        witnesses.silent(now)
-        return at_fault
+        at_fault = source.witnesses.blame(unit, now) and not source.breaker.is_open
+        source.witnesses.silent(now)
+        return suspects if at_fault else set()
 
     def _put_off(self, unit: Unit, keys: list[bytes], demand: Demand, now: float) -> None:
         """Nobody is at fault: these keys are due again together, later."""

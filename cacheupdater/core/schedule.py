@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.core.aged import Aged
 from cacheupdater.core.apart import Apart
 from cacheupdater.core.backlog import Backlog
+from cacheupdater.core.breaker import PROBE_KEYS
 from cacheupdater.core.payment import Receipt
 from cacheupdater.core.priorities import Lines
 from cacheupdater.core.seats import moved, narrow
@@ -340,7 +341,8 @@ class Schedule:
             backlog.namespace.quota,
             backlog.namespace.cost.per_row,
         )
-        want = min(backlog.namespace.loads.unit_keys(self._limits.unit_keys), backlog.ready)
+        most = PROBE_KEYS if source.breaker.is_open else self._limits.unit_keys
+        want = min(backlog.namespace.loads.unit_keys(most), backlog.ready)
         need = min(want, backlog.need)
         units, amount = line.before(now)
         rows = source.bucket.rows(now, cost) - (int(amount / cost) if amount else 0)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from suite.ends import has_ended
 
 pytestmark = pytest.mark.live
 
@@ -55,4 +56,4 @@ def test_demo_stops_everything_it_started_when_it_is_told_to_end(folder):
     assert "Traceback" not in said
     assert len(started) >= 6  # a Redis, an updater, four applications
     _, left = psutil.wait_procs(started, timeout=60)
-    assert [each.cmdline() for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
+    assert [each.cmdline() for each in left if not has_ended(each)] == []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from suite.ends import has_ended
 
 from cacheupdater.local import kafka_jars
 
@@ -81,7 +82,7 @@ def test_demo_stops_everything_it_started_when_it_is_told_to_end(needs_broker, f
     assert "Traceback" not in said
     assert len(started) >= 6  # a broker, a Redis, two updaters, two applications
     _, left = psutil.wait_procs(started, timeout=60)
-    assert [each.cmdline() for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
+    assert [each.cmdline() for each in left if not has_ended(each)] == []
 
 
 def test_without_java_and_tansu_it_says_what_to_install(folder, tmp_path):

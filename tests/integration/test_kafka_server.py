@@ -19,6 +19,7 @@ from aiokafka.errors import (
 )
 from brokers.fixture import shared
 from servers.certificates import Authority
+from suite.ends import has_ended
 
 from cacheupdater.local import kafka_jars, kafka_topics
 from cacheupdater.local.kafka_properties import ACLS, QUICK_RETENTION, mutual_tls
@@ -91,7 +92,7 @@ async def values(bootstrap, topic, **how):
 
 def ended(pid, within):
     deadline = time.monotonic() + within
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+    while not has_ended(pid):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

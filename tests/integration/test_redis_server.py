@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 import redis
+from suite.ends import has_ended
 
 from cacheupdater.local.redis_server import RedisServer, executables, version
 
@@ -35,7 +36,7 @@ def test_server_ends_with_its_owner_even_when_that_is_killed():
     )
     pid = int(owner.stdout)
     deadline = time.monotonic() + 5
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+    while not has_ended(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
