@@ -81,6 +81,10 @@ class Breaker:
             return inf  # a probe is a key
         return max(0.0, FIRST + rate * since * since / (2.0 * RAMP_S) - (spent - self._spent))
 
+    def eased(self, now: float) -> float:
+        """The part of the whole budget to which spending has risen by now."""
+        return min(1.0, (now - self._closed) / RAMP_S)
+
     def began(self, unit: object) -> None:
         """The unit starts. While the breaker is open it is the probe."""
         if self.state is State.OPEN:

@@ -183,10 +183,12 @@ class Outcomes:
         self._dedup.close(unit)
 
     def _slow(self, unit: Unit, now: float) -> set[bytes]:
-        """Which keys may have caused a timeout. A key's first timeout is nobody's fault, and nor is any while the source is away."""
+        """Which keys may have caused a timeout. A key's first timeout is nobody's fault. While the source is away, no timeout is a
+        key's fault, unless the key runs alone and has failed by itself before."""
         source = unit.namespace.source
         suspects = self.troubles.timed_out(unit.keys)
-        at_fault = source.witnesses.blame(unit, now) and not source.breaker.is_open
+        is_away = source.breaker.is_open and not self.troubles.is_at_fault(unit.keys)
+        at_fault = source.witnesses.blame(unit, now) and not is_away
         source.witnesses.silent(now)
         return suspects if at_fault else set()
 

@@ -354,12 +354,13 @@ class Schedule:
             self.wake = min(self.wake, now + _YIELD)
             return 0
         allowed = source.breaker.may_spend(now, source.bucket.rate, source.bucket.spent)
-        if allowed < inf:
-            rows = min(rows, int(allowed / cost))
-            if rows <= 0:
+        if (
+            allowed < inf
+        ):  # a small part of the budget makes small statements, and no more of them than the whole budget
+            rows, need = min(rows, int(allowed / cost)), max(1, int(need * source.breaker.eased(now)))
+            if rows < need:
                 self.wake = min(self.wake, now + _EASE)
                 return 0
-            need = min(need, rows)
         if rows * cost < source.bucket.burst * _FULL:
             # all in line share what has been saved up; a full bucket is not shared: it would run over while slots are short
             rows = max(need, int(rows * backlog.namespace.turns.part(backlog.namespace)))

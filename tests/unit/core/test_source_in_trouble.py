@@ -102,6 +102,21 @@ def test_source_that_is_away_is_only_probed_and_then_eased_in(hangs, engines):
     assert story.most_under_way <= 5
 
 
+def test_what_is_eased_in_comes_in_no_more_statements_than_usual():
+    """A database with cold caches must not get a statement for each row."""
+    story = database("", every=0.3, away=(10.0, 20.0))
+    keys = [b"quick:%d" % number for number in range(400)]
+    for turn in range(80):
+        story.offer_keys(keys, turn * 0.5, kind=Kind.TOUCH)
+    story.run(40.0)
+
+    usual = sum(5.0 <= when < 10.0 for when, _ in story.asked)
+    back = min(when for when, _ in story.fresh if when >= 20.0)
+    eased = [rows for when, rows in story.asked if back < when <= back + RAMP_S]
+    assert sum(eased) >= 0.9 * RATE * RAMP_S / 2, "the ramp is used"
+    assert len(eased) <= 1.5 * usual
+
+
 def test_nothing_is_spent_while_the_source_is_away():
     story = database("", away=(10.0, 40.0))
     story.offer("quick", 100.0, 40.0, kind=Kind.MISS)
@@ -173,3 +188,16 @@ def test_a_slow_row_in_every_unit_does_not_close_the_source_to_the_others(engine
     healthy = len(keys) - engines
     assert len(story.fresh) - loaded >= 0.95 * 5 * healthy, "each healthy key each second"
     assert sum(len(each.engine.slow_keys) for each in story.engines) <= engines
+
+
+def test_a_slow_key_that_is_left_alone_is_quarantined():
+    """Nobody else asks anything of the source, so its breaker opens, and the key is the probe each time."""
+    shared = Source("db", Bucket(RATE, RATE, now=0.0), concurrency=5)
+    story = SlowRows(Story(namespace("quick", source=shared)))
+    keys = [b"quick:%d" % number for number in range(100)]
+    story.offer_keys(keys[50:], 0.0, kind=Kind.MISS)
+    story.offer_keys(keys[:50], 1.0, kind=Kind.MISS)
+    story.run(25.0)
+
+    assert len(story.fresh) == 99
+    assert list(story.engines[0].engine.quarantine.keys) == keys[:1]
