@@ -354,10 +354,9 @@ class Schedule:
             self.wake = min(self.wake, now + _YIELD)
             return 0
         allowed = source.breaker.may_spend(now, source.bucket.rate, source.bucket.spent)
-        if (
-            allowed < inf
-        ):  # a small part of the budget makes small statements, and no more of them than the whole budget
-            rows, need = min(rows, int(allowed / cost)), max(1, int(need * source.breaker.eased(now)))
+        if allowed < inf:  # a part of the budget makes units as much smaller, here and for those before us
+            eased = source.breaker.eased(now)
+            rows, need = min(rows, int((allowed - amount * eased) / cost)), max(1, int(need * eased))
             if rows < need:
                 self.wake = min(self.wake, now + _EASE)
                 return 0

@@ -186,6 +186,7 @@ async def test_a_truncated_table_is_told_as_emptied_and_says_why(world, read):
     assert next(batch.why for batch in reader.batches if batch.emptied)
 
 
+@pytest.mark.prove  # the time of ten seconds is the subject
 async def test_a_feed_without_changes_is_not_silent(world, read):
     reader = await read()
     for _ in range(2):

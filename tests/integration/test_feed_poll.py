@@ -209,6 +209,7 @@ async def test_a_transaction_that_stays_open_and_commits_late_is_told(world, ses
     await reading.until(lambda it: 1 in it.ids())
 
 
+@pytest.mark.prove
 async def test_without_an_overlap_a_late_commit_is_missed(world, session, pg_url):
     """The fault that the overlap is for."""
     reading = await world.read(overlap=0.0)

@@ -109,7 +109,7 @@ def fresh(plain, version):
     ("program", "kind"),
     [
         pytest.param(OURS, "kafka", id="fenced"),
-        pytest.param((NAIVE,), "kafka", id="plain_set"),
+        pytest.param((NAIVE,), "kafka", id="plain_set", marks=pytest.mark.prove),
         *(pytest.param(OURS, each, id=each, marks=pytest.mark.prove) for each in DEPOTS),
     ],
     indirect=["kind"],

@@ -698,6 +698,7 @@ async def test_a_join_that_is_never_answered_ends_the_process(kafka, new_topic, 
         assert "no partitions were assigned" in str(owner.error)
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("impatient")
 async def test_fetches_that_are_never_answered_end_the_process_where_something_waits(
     kafka, new_topic, monkeypatch

@@ -117,6 +117,36 @@ def test_what_is_eased_in_comes_in_no_more_statements_than_usual():
     assert len(eased) <= 1.5 * usual
 
 
+class Refreshed(Database):
+    """When each key was loaded first after the outage."""
+
+    def __init__(self, *engines: Story, **how):
+        super().__init__(*engines, **how)
+        self.first: dict[bytes, float] = {}
+
+    def end(self, story, unit, seconds, now):
+        if now >= self.away[1]:
+            for key in unit.keys:
+                self.first.setdefault(key, now)
+        super().end(story, unit, seconds, now)
+
+
+@pytest.mark.parametrize("late", [0.001, 0.005, 0.02])
+def test_partitions_share_what_is_eased_in(late):
+    """Both have more than can be paid, and one hears its readers a moment later now and then."""
+    shared = Source("db", Bucket(RATE, RATE, now=0.0), concurrency=5)
+    story = Refreshed(*(Story(namespace("quick", source=shared, every=0.3)) for _ in "ab"), away=(10.0, 22.0))
+    keys = [b"quick:%d" % number for number in range(400)]
+    for turn in range(130):
+        story.offer_keys(keys[::2], turn * 0.2, kind=Kind.TOUCH, engine=0)
+        story.offer_keys(keys[1::2], turn * 0.2 + turn % 7 * late, kind=Kind.TOUCH, engine=1)
+    story.run(32.0)
+
+    paid = (2.0 * RAMP_S * len(keys) / RATE) ** 0.5  # seconds of the ramp until each key can have been paid
+    assert len(story.first) == len(keys)
+    assert max(story.first.values()) - min(story.first.values()) <= 1.1 * paid
+
+
 def test_nothing_is_spent_while_the_source_is_away():
     story = database("", away=(10.0, 40.0))
     story.offer("quick", 100.0, 40.0, kind=Kind.MISS)
