@@ -338,6 +338,7 @@ async def test_a_lost_turn_ends_the_batches(world, redis_url):
     await feed.stop()
 
 
+@pytest.mark.prove
 async def test_rows_are_read_no_faster_than_the_budget(world, session):
     reading = await world.read(rows_per_second=1000.0)
     await session.execute("INSERT INTO products SELECT n, 0 FROM generate_series(1, 3000) n")

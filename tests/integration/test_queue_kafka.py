@@ -358,6 +358,7 @@ async def read_on(owner, partition, got):
                 await owner.queue.commit(partition, epoch=epoch, done=done)
 
 
+@pytest.mark.prove
 async def test_added_partitions_are_asked_for_where_no_member_knows_that_it_leads(
     young_metadata, kafka, new_topic, monkeypatch
 ):

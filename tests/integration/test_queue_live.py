@@ -28,7 +28,13 @@ KEYS = [b"item:%d" % number for number in range(40)]
 CHANGED, READ = KEYS[:20], KEYS[20:]
 
 
-@pytest.fixture(params=["streams", "sqlite", pytest.param("postgresql", marks=pytest.mark.prove), "kafka"])
+@pytest.fixture(
+    params=[
+        "streams",
+        *(pytest.param(each, marks=pytest.mark.prove) for each in ("sqlite", "postgresql")),
+        "kafka",
+    ]
+)
 def url(request, tmp_path):
     if request.param == "streams":
         return f"{request.getfixturevalue('redis_url')}?stream=hints&partitions={PARTITIONS}"
