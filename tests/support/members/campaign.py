@@ -139,7 +139,16 @@ def run(seed, planted=""):
 def run_block(seeds, planted=""):
     """Plays these seeds until one fails."""
     began, report = time.process_time(), Report()
-    logging.getLogger("cacheupdater").setLevel(logging.ERROR)  # losses are what a schedule is about
+    logging.disable(logging.WARNING)  # losses are what a schedule is about
+    try:
+        _play_all(seeds, planted, report)
+    finally:
+        logging.disable(logging.NOTSET)
+    report.seconds = time.process_time() - began
+    return report
+
+
+def _play_all(seeds, planted, report):
     for seed in seeds:
         ledger = run(seed, planted)
         report.schedules += 1
@@ -148,6 +157,4 @@ def run_block(seeds, planted=""):
         if ledger.violations:
             again = f"{REPLAY} {seed}" + (f' "{planted}"' if planted else "")
             report.failure = "\n".join([*ledger.violations[:5], f"play it again: {again}"])
-            break
-    report.seconds = time.process_time() - began
-    return report
+            return
