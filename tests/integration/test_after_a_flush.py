@@ -6,7 +6,6 @@ time and its keys, on the machine's one clock. So its log shows how many rows we
 
 from __future__ import annotations
 
-import threading
 import time
 from bisect import bisect
 from collections import Counter
@@ -15,6 +14,7 @@ from random import Random
 
 import pytest
 from live.updater_process import config, eventually
+from suite.beside import Beside
 from suite.pace import Metronome, busiest
 
 from cacheupdater_client import Redis
@@ -28,22 +28,13 @@ BEFORE_S, AFTER_S = 3.0, 15.0
 LATE_S = 0.1  # a row is paid before its token is read and its loader called; a machine that holds these up adds to it
 
 
-class Readers(threading.Thread):
+class Readers(Beside):
     """They read by Zipf's law. Reads that are late are made up for."""
 
     def __init__(self, redis_url, emit):
-        super().__init__(daemon=True)
-        self.ended = threading.Event()
+        super().__init__()
         self.found = Counter()  # by second
         self._url, self._emit = redis_url, emit
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.join()
 
     def run(self):
         rng, weights = Random(11), list(accumulate(1 / rank for rank in range(1, KEYS + 1)))

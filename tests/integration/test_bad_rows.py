@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import threading
 import time
 from collections import Counter
 from contextlib import redirect_stdout
@@ -22,6 +21,7 @@ from statistics import median
 import pytest
 from live.bad_rows import POISON, is_healthy
 from live.updater_process import config, eventually
+from suite.beside import Beside
 
 from cacheupdater.cli import main
 from cacheupdater_client import Redis
@@ -48,30 +48,21 @@ SQL = """SELECT id, statement_timestamp()::text AS loaded, pg_sleep(pause) IS NU
     FROM {} WHERE id IN :id"""
 
 
-class Application(threading.Thread):
+class Application(Beside):
     """As many reads as were due by now: a machine that holds it up delays them, and no more."""
 
     def __init__(self, redis_url, emit, keys=KEYS):
-        super().__init__(daemon=True)
-        self._ended = threading.Event()
+        super().__init__()
         self._url, self._emit, self._keys = redis_url, emit, keys
 
     def run(self):
         began = time.monotonic()
         with Redis.from_url(self._url, emit=self._emit) as client:
             for beat in count():
-                if self._ended.wait(max(0.0, began + beat * BEAT_S - time.monotonic())):
+                if self.ended.wait(max(0.0, began + beat * BEAT_S - time.monotonic())):
                     return
                 first = beat * READS % len(self._keys)
                 client.mget(self._keys[first : first + READS])
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self.join()
 
 
 def quarantine(updater, *arguments):

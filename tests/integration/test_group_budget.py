@@ -11,7 +11,6 @@ import json
 import os
 import random
 import signal
-import threading
 import time
 from itertools import cycle
 
@@ -21,6 +20,7 @@ from group.rows import KEYS, Rows
 from group.story import PARTITIONS, QUICK_START, Group
 from group.topic import Topic
 from live.updater_process import eventually
+from suite.beside import Beside
 
 from cacheupdater_client import Redis
 
@@ -37,12 +37,11 @@ LATE_S = 0.25  # a busy machine delays one statement on its way to the database,
 WANTED = 0.7  # of the bound at least, in the fullest window of each length, else it proves nothing
 
 
-class Application(threading.Thread):
+class Application(Beside):
     """Misses new keys of both namespaces at once, and is quiet for a while."""
 
     def __init__(self, redis_url, emit):
-        super().__init__(daemon=True)
-        self._ended = threading.Event()
+        super().__init__()
         self._url, self._emit = redis_url, emit
 
     def run(self):
@@ -52,16 +51,8 @@ class Application(threading.Thread):
             for quiet in cycle(QUIET_S):
                 for name in WAITING:
                     client.mget([f"{name}:{number}" for number in draw.sample(numbers[name], BURST)])
-                if self._ended.wait(quiet):
+                if self.ended.wait(quiet):
                     return
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self.join()
 
 
 def settings(group):

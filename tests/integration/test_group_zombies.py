@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 import time
 from collections import Counter
 
@@ -19,6 +18,7 @@ import redis
 from group.rows import values
 from group.story import LATE as LATE_PROGRAM
 from live.updater_process import NAIVE, eventually
+from suite.beside import Beside
 
 from cacheupdater_client import Redis
 
@@ -44,32 +44,23 @@ def group(kind, group_on):
     return group_on(kind)
 
 
-class Reader(threading.Thread):
+class Reader(Beside):
     """Reads all keys again and again, and remembers each value that was older than allowed."""
 
     def __init__(self, redis_url):
-        super().__init__(daemon=True)
+        super().__init__()
         self.least = 0  # the version that the last invalidation promised
         self.old = []
         self.reads = 0
-        self.stop = threading.Event()
         self._url = redis_url
 
     def run(self):
         with redis.Redis.from_url(self._url) as plain:
-            while not self.stop.is_set():
+            while not self.ended.is_set():
                 least = self.least
                 found = [value for value in plain.mget(KEYS) if value is not None]
                 self.old += [value for value in found if int(value) < least]
                 self.reads += 1
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.join(60)
 
 
 def stopped(member):

@@ -1,20 +1,20 @@
 """A source becomes slow, refuses, hangs or cuts, and is well again: PostgreSQL behind a proxy, and a loader in Python.
 
-What the source itself saw is judged: when somebody came to it, and how many at a time. The application reads all keys all the
-time, more often than the budget can refresh them, and the rows change meanwhile.
+Each story judges what the source itself saw: when somebody came to it, and how many at a time. The application reads all keys
+all the time, more often than the budget can refresh them, and the rows change during the outage.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 from itertools import accumulate, pairwise
 
 import pytest
 from live.updater_process import config, eventually
 from servers.hurt_postgres import HurtPostgres
+from suite.beside import Repeated
 from suite.pace import Metronome
 
 from cacheupdater.core.breaker import FIRST, OPEN_S, RAMP_S, SILENT_S
@@ -29,11 +29,10 @@ POOL = 5
 TIMEOUT_S = 1.0
 TTL_S = 6.0
 READ_EVERY_S = 0.2
-USUAL_S, AWAY_S = 4.0, 12.0  # longer than the values live
+USUAL_LOADS = 40  # until the updater knows how long a load usually takes
+AWAY_S = 2 * TTL_S  # an outage that no value outlives without `fail_safe`
 PROBES_APART_S = 0.3  # what a probe does, it does without such a pause
-LATE_S = (
-    0.5  # from a probe's moment until the source sees the probe: a statement that waits, a connection anew
-)
+LATE_S = 0.5  # until the source sees a probe that is due: a new connection may come first
 FRESH_S = 5.0
 
 
@@ -83,28 +82,17 @@ class HurtDatabase:
     sees_who_is_refused = False
 
     def __init__(self, proxy, database):
-        self._proxy, self._database = proxy, database
+        self._database = database
         database.execute("CREATE TABLE items (id int PRIMARY KEY, version int NOT NULL)")
         database.execute(f"INSERT INTO items SELECT n, 1 FROM generate_series(0, {len(KEYS) - 1}) n")
         self.hurt = proxy.hurt
+        self.contacts, self.loads, self.open = proxy.contacts, proxy.loads, proxy.open
         self.source = {"url": proxy.url}
         self.load = {"source": "main", "table": "items"}
         self.environment = {}
 
     def change_rows(self):
         self._database.execute("UPDATE items SET version = version + 1")
-
-    @property
-    def contacts(self):
-        return list(self._proxy.contacts)
-
-    @property
-    def loads(self):
-        return list(self._proxy.loads)
-
-    @property
-    def open(self):
-        return list(self._proxy.open)
 
 
 @pytest.fixture(params=["postgresql", "python"])
@@ -115,27 +103,6 @@ def source(request, tmp_path):
     database = request.getfixturevalue("database")
     with HurtPostgres(request.getfixturevalue("pg_url"), columns=2) as proxy:
         yield HurtDatabase(proxy, database)
-
-
-class Beside(threading.Thread):
-    """Does something every so often until the end of the block."""
-
-    def __init__(self, every, act):
-        super().__init__(daemon=True)
-        self._every, self._act = every, act
-        self._ended = threading.Event()
-
-    def run(self):
-        while not self._ended.wait(self._every):
-            self._act()
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self.join()
 
 
 class Reads:
@@ -184,8 +151,8 @@ def test_it_is_left_alone_probed_and_eased_in_and_no_value_is_lost(
         reads = Reads(client)
         eventually(lambda: reads.look() or reads.versions == {1})
         reads.missing = 0
-        with Beside(READ_EVERY_S, reads.look):
-            time.sleep(USUAL_S)
+        with Repeated(READ_EVERY_S, reads.look):
+            eventually(lambda: len(source.loads) > USUAL_LOADS)
             source.change_rows()
             hurt = time.monotonic()
             source.hurt(trouble)
@@ -194,7 +161,7 @@ def test_it_is_left_alone_probed_and_eased_in_and_no_value_is_lost(
             source.hurt("")
             eventually(lambda: reads.versions == {2})
             fresh = time.monotonic()
-            time.sleep(RAMP_S)
+            eventually(lambda: source.loads[-1][0] > fresh + RAMP_S)
 
     late = LATE_S + 2 * control.latest
     opened = hurt + SILENT_S + 2 * TIMEOUT_S + late  # at the latest

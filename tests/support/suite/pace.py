@@ -6,8 +6,9 @@ try keeps the bound: `soonest`. For mere waiting there is `PATIENCE_S`, which co
 
 from __future__ import annotations
 
-import threading
 from time import monotonic, process_time
+
+from suite.beside import Beside
 
 PATIENCE_S = 60.0
 TRIES = 8
@@ -44,29 +45,20 @@ def _never(took, within):
     return f"not within {within:g} s in {len(took)} tries: {[round(each, 3) for each in took]}"
 
 
-class Metronome(threading.Thread):
+class Metronome(Beside):
     """Measures how late the machine wakes a thread that only sleeps: a control for stories that cannot be repeated."""
 
     BEAT_S = 0.02
 
     def __init__(self):
-        super().__init__(daemon=True)
+        super().__init__()
         self.latest = 0.0  # the most seconds that a wake-up was late
-        self._ended = threading.Event()
 
     def run(self):
         began = monotonic()
-        while not self._ended.wait(self.BEAT_S):
+        while not self.ended.wait(self.BEAT_S):
             now = monotonic()
             self.latest, began = max(self.latest, now - began - self.BEAT_S), now
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self.join()
 
 
 def busiest(times, seconds):
