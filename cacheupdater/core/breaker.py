@@ -1,11 +1,11 @@
 """Whether a source is asked at all: after a second of nothing but trouble it is left alone, then probed, then eased in.
 
 One per source, shared by all engines. `schedule` asks before each unit, and the source reports how units ended. It is our own
-code rather than a library: nothing here waits or calls, `now` is an argument, and a probe is a unit that an engine chooses.
+code rather than a library: nothing here waits or calls, `now` is an argument, and an engine chooses the key of a probe.
 
 A load is *trouble* if the source refused or cut a connection, or let a load wait several times its usual time. An error in a
 statement is an answer. Three troubles, and no answer for a second, open the breaker: nothing starts at the source and nothing
-is spent. After `OPEN_S` one key may be loaded, the probe. An answer closes the breaker, and trouble opens it again. A probe that
+is spent. After `OPEN_S` one key may be loaded: the probe. An answer closes the breaker, and trouble opens it again. A probe that
 was cut off, or never reached the source, says nothing, and another one may start. From the closing on, spending rises to
 the whole budget within `RAMP_S`, because a database that has just started has cold caches.
 
@@ -28,8 +28,8 @@ OPEN_S = 1.0
 """Seconds from the opening to the first probe, and between probes: a source that is back is noticed after a second."""
 
 PROBE_KEYS = 1
-"""Keys of a probe. If the rows of many units are slow, a single key still finds a source that answers. And where the source is
-away, the other keys of a unit need not wait for another try."""
+"""Keys of a probe. If every unit has a slow row, most single keys are still answered. If the source is away, a failed probe
+delays a single key."""
 
 RAMP_S = 5.0
 """Seconds from the closing until the whole budget may be spent. It rises evenly, from nothing."""
@@ -78,7 +78,7 @@ class Breaker:
         """What the ramp allows now, where the source has cost `spent` so far; inf when the ramp is over."""
         since = now - self._closed
         if self.state is not State.CLOSED or since >= RAMP_S:
-            return inf  # a probe is a key
+            return inf  # after the ramp; or a probe, which is a single key
         return max(0.0, FIRST + rate * since * since / (2.0 * RAMP_S) - (spent - self._spent))
 
     def eased(self, now: float) -> float:

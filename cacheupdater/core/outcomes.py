@@ -183,14 +183,15 @@ class Outcomes:
         self._dedup.close(unit)
 
     def _slow(self, unit: Unit, now: float) -> set[bytes]:
-        """Which keys may have caused a timeout. A key's first timeout is nobody's fault. While the source is away, no timeout is a
-        key's fault, unless the key runs alone and has failed by itself before."""
+        """Which keys may have caused a timeout. A key's first timeout is nobody's fault. While the breaker is open, the source may be
+        away: then only a key that has failed by itself before is at fault."""
         source = unit.namespace.source
         suspects = self.troubles.timed_out(unit.keys)
-        is_away = source.breaker.is_open and not self.troubles.is_at_fault(unit.keys)
-        at_fault = source.witnesses.blame(unit, now) and not is_away
+        at_fault = suspects if source.witnesses.blame(unit, now) else set()
         source.witnesses.silent(now)
-        return suspects if at_fault else set()
+        if source.breaker.is_open:
+            return set(filter(self.troubles.has_failed_alone, at_fault))
+        return at_fault
 
     def _put_off(self, unit: Unit, keys: list[bytes], demand: Demand, now: float) -> None:
         """Nobody is at fault: these keys are due again together, later."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable
 
     from cacheupdater.core.limits import Limits
 
@@ -86,10 +86,10 @@ class Troubles:
         trouble.faults += own
         return trouble.faults >= self._limits.max_attempts
 
-    def is_at_fault(self, keys: Sequence[bytes]) -> bool:
-        """Whether this is a single key, and has failed by itself before."""
-        trouble = self._troubles.get(keys[0])
-        return len(keys) == 1 and trouble is not None and trouble.faults > 0
+    def has_failed_alone(self, key: bytes) -> bool:
+        """Whether this key has failed by itself since its last success."""
+        trouble = self._troubles.get(key)
+        return trouble is not None and trouble.faults > 0
 
     def timed_out(self, keys: Iterable[bytes]) -> set[bytes]:
         """These keys timed out once more. Returns those for which it was not the first time."""

@@ -354,7 +354,7 @@ class Schedule:
             self.wake = min(self.wake, now + _YIELD)
             return 0
         allowed = source.breaker.may_spend(now, source.bucket.rate, source.bucket.spent)
-        if allowed < inf:  # a part of the budget makes units as much smaller, here and for those before us
+        if allowed < inf:  # units shrink with the budget: ours, and the units of backlogs before it
             eased = source.breaker.eased(now)
             rows, need = min(rows, int((allowed - amount * eased) / cost)), max(1, int(need * eased))
             if rows < need:

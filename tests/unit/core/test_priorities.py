@@ -65,14 +65,15 @@ class Waits(Market):
 
 @pytest.mark.parametrize("engines", [1, 4])
 def test_inside_a_priority_misses_come_before_changes_and_changes_before_touches(engines, record_property):
-    offered = {"high": 80.0, "normal": 240.0, "low": 80.0}  # of each kind
-    market = Waits(*market_of(source(600.0), HIGH, NORMAL, LOW, engines=engines).engines)
+    rate, seconds = 600.0, 60.0
+    offered = {"high": 80.0, "normal": 240.0, "low": 80.0}  # of each kind: twice the rate in all
+    market = Waits(*market_of(source(rate), HIGH, NORMAL, LOW, engines=engines).engines)
     for kind in Kind:
-        offer(market, offered, 60.0, kind=kind)
-    market.run(60.0)
+        offer(market, offered, seconds, kind=kind)
+    market.run(seconds)
 
     served = {(name, kind): market.by_kind[name, kind] for name in offered for kind in Kind}
-    part = {found: len(waits) / (60.0 * offered[found[0]]) for found, waits in served.items()}
+    part = {found: len(waits) / (seconds * offered[found[0]]) for found, waits in served.items()}
     late = {found: quantiles(waits, n=100)[98] for found, waits in served.items() if len(waits) > 100}
     for (name, kind), p99 in late.items():
         record_property(
@@ -85,7 +86,8 @@ def test_inside_a_priority_misses_come_before_changes_and_changes_before_touches
     assert part["normal", Kind.TOUCH] <= 0.01
     # a backlog that is full gives up misses before changes, so some changes of low come to the front
     assert part["low", Kind.MISS] > 2.0 * part["low", Kind.CHANGE] > part["low", Kind.TOUCH] == 0.0
-    assert sum(part["low", kind] for kind in Kind) * 80.0 == pytest.approx(LEAST_SHARE[LOW] * 600.0, rel=0.1)
+    low = offered["low"] * sum(part["low", kind] for kind in Kind)
+    assert low == pytest.approx(LEAST_SHARE[LOW] * rate, rel=0.1)
 
 
 @pytest.mark.parametrize("engines", [1, 4])
