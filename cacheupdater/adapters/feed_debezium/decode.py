@@ -76,7 +76,9 @@ class Decoder:
             return None
         event, types = self._opened(value)
         op, source = event.op, event.source
-        if not isinstance(source, dict) or not isinstance(connector := source.get("connector"), str):
+        if not isinstance(op, str) or not isinstance(source, dict):
+            raise Unread("foreign")
+        if not isinstance(connector := source.get("connector"), str):
             raise Unread("foreign")
         if op == _MESSAGE:
             return None

@@ -243,6 +243,7 @@ def test_a_decimal_is_told_with_all_its_digits(unscaled, scale):
         (b'{"op":"c","after":{"id":1}}', "foreign"),
         (event("c"), "foreign"),
         (event("x", None, {"id": 1}), "foreign"),
+        (event({}, None, {"id": 1}), "foreign"),
         (event("c", None, "a text, as of MongoDB"), "foreign"),
         (b'{"schema":null,"payload":null}', "foreign"),
     ],
@@ -265,8 +266,8 @@ JSON = st.recursive(
 )  # fmt: skip
 ENVELOPES = st.builds(
     lambda op, source, **rows: {"op": op, "source": source, **rows},
-    st.sampled_from("crudtm"),
-    st.fixed_dictionaries({"connector": st.sampled_from(["postgresql", "mysql"])}, optional={"ts_us": JSON}),
+    st.sampled_from("crudtm") | JSON,
+    st.fixed_dictionaries({"connector": st.sampled_from(["postgresql", "mysql"]) | JSON}, optional={"ts_us": JSON}),
     before=JSON,
     after=JSON,
 )
