@@ -22,6 +22,7 @@ from group.streams import Overheard, StreamsQueue
 from live.updater_process import eventually
 from suite.pace import Metronome
 
+from cacheupdater.local.redis_sentinel import FAILOVER_TIMEOUT_MS
 from cacheupdater_client import Redis
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
@@ -33,6 +34,7 @@ CALM_S = 1.5  # under load, before and after the harm
 IN_FLIGHT_S = 1.0  # and the machine's lateness: of what Redis did before its death, nobody may have heard
 MINUTE_S = 60.0
 MINUTES_REST_S = 180.0  # for the hints of that minute, on a slow machine
+UNCORRECTED_MS = 60_000  # longer than the replica is kept behind
 RESTARTS = 3
 OWN = range(50)  # the keys that an application of this test changes, and invalidates
 HINTED = range(50, 100)  # of these it only sends the hint
@@ -148,6 +150,12 @@ def test_what_lay_on_a_redis_that_comes_back_empty_is_lost_and_told_and_nothing_
         eventually(lambda: [reader.mget(names(stale)), stale_keys(group)][1] == set(), HOLD_S + 20, every=0.5)
 
 
+def correct_after(sentinels, milliseconds):
+    """How long the sentinels bear a replica of another primary. They measure it by the timeout of a failover."""
+    for each in sentinels.sentinels:
+        sentinels.tell(each, "SENTINEL", "SET", sentinels.name, "failover-timeout", milliseconds)
+
+
 @pytest.mark.prove
 def test_what_a_replica_had_not_received_is_lost_when_it_becomes_the_primary_and_nothing_else(
     redis_sentinels, tmp_path, group_of, record_property
@@ -159,11 +167,14 @@ def test_what_a_replica_had_not_received_is_lost_when_it_becomes_the_primary_and
     group.start(2)
     with Metronome() as metronome, group.generator(seconds=200, rate=RATE) as generator:
         eventually(lambda: group.metric("refreshes_total") > 1000)
+        correct_after(redis_sentinels, UNCORRECTED_MS)
         cut = now()
         redis_sentinels.tell(second, "REPLICAOF", "127.0.0.1", 1)  # it falls behind
         for each in group.members:
             each.pause()  # what comes now waits in the streams
         time.sleep(2 * CALM_S)
+        assert b"master_port:1\r" in redis_sentinels.tell(second, "INFO", "replication")
+        correct_after(redis_sentinels, FAILOVER_TIMEOUT_MS)
         first.kill()
         died = now()
         for each in group.members:
