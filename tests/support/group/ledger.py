@@ -145,7 +145,7 @@ def early(hints: Hints, records: Records, commits: Commits, *, loads: Loads, sla
 
     A record's counts say how many hints of a key it holds. Hints of a key and kind arrive in order, so the sum of the counts
     shows which hint of the ledger was its last. Only for queues into which nothing was sent twice. A record that an owner
-    has removed alone, before `done` came there, counts as committed then (`_removed`).
+    has removed alone, before `done` came there, counts as committed then.
     """
     needs = slack.needs(records.kinds, _last_times(hints, records))
     served = loads.next_since(records.keys, needs)
@@ -174,35 +174,32 @@ def _last_times(hints: Hints, records: Records) -> np.ndarray:
 
 
 def passed(records: Records, commits: Commits) -> np.ndarray:
-    """For each line of a record, when a commit passed it, or it was removed; NEVER if neither."""
-    passed = (
-        np.full(len(records.offsets), NEVER)
-        if records.removed is None
-        else _removed(records, records.removed)
-    )
+    """For each line of a record, when nothing stood for it any more; NEVER if something does."""
+    found = np.minimum(_removed(records), _reached(records, commits))
+    return found if records.put is None else _apart(records, records.put, found)
+
+
+def _reached(records: Records, commits: Commits) -> np.ndarray:
+    """For each line of a record, when a commit passed it; NEVER if none did."""
+    found = np.full(len(records.offsets), NEVER)
     for partition in np.unique(records.partitions):
         mine = commits.partitions == partition
         reached, times = np.maximum.accumulate(commits.offsets[mine]), commits.times[mine]
         if len(reached):
             here = records.partitions == partition
             at = np.searchsorted(reached, records.offsets[here], side="right")
-            done = np.where(at < len(reached), times[np.minimum(at, len(times) - 1)], NEVER)
-            passed[here] = np.minimum(passed[here], done)
-    return passed
+            found[here] = np.where(at < len(reached), times[np.minimum(at, len(times) - 1)], NEVER)
+    return found
 
 
-def _removed(records: Records, removed: np.ndarray) -> np.ndarray:
-    """For each line of a record, when nothing stood for it any more, but for `done`.
+def _removed(records: Records) -> np.ndarray:
+    """For each line of a record, when it was removed, and nothing of its lane stood for it; NEVER if something does.
 
     A hint may merge into one that waits: an older one of its key, which is as strong. Then the older record stands for both.
-    Where touches lie apart, one may merge into any stronger hint that came before the touch was finished: it may have been read
-    first.
     """
-    gone = removed.copy()
-    if records.put is not None:
-        touches = records.kinds == TOUCH
-        line = np.lexsort((np.where(touches, removed, records.put), records.keys))
-        gone[touches] = _latest(records.keys, removed, line)[touches]
+    if records.removed is None:
+        return np.full(len(records.offsets), NEVER)
+    gone = records.removed.copy()
     for kind in (TOUCH, MISS, CHANGE):  # the weakest first
         own = records.kinds == kind
         in_line = own if kind == TOUCH and records.put is not None else records.kinds >= kind
@@ -210,6 +207,16 @@ def _removed(records: Records, removed: np.ndarray) -> np.ndarray:
         line = strong[np.lexsort((records.offsets[strong], records.keys[strong]))]
         gone[own] = _latest(records.keys, gone, line)[own]
     return gone
+
+
+def _apart(records: Records, put: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """The same where touches lie apart: a stronger hint that came before a touch was finished may stand for the touch.
+
+    The stronger one may have been read first, whichever came first.
+    """
+    touches = records.kinds == TOUCH
+    line = np.lexsort((np.where(touches, found, put), records.keys))
+    return np.where(touches, _latest(records.keys, found, line), found)
 
 
 def _latest(keys: np.ndarray, removed: np.ndarray, line: np.ndarray) -> np.ndarray:

@@ -267,7 +267,9 @@ JSON = st.recursive(
 ENVELOPES = st.builds(
     lambda op, source, **rows: {"op": op, "source": source, **rows},
     st.sampled_from("crudtm") | JSON,
-    st.fixed_dictionaries({"connector": st.sampled_from(["postgresql", "mysql"]) | JSON}, optional={"ts_us": JSON}),
+    st.fixed_dictionaries(
+        {"connector": st.sampled_from(["postgresql", "mysql"]) | JSON}, optional={"ts_us": JSON}
+    ),
     before=JSON,
     after=JSON,
 )

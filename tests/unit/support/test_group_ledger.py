@@ -175,18 +175,30 @@ def test_an_older_hint_of_its_key_stands_for_a_removed_one_if_it_is_as_strong():
     assert early_removals(2.6, 2.2, 2.1, loads=[2.5]) == [False, True, True]
 
 
+# the same in lanes: the touch came first and was read last
+LANES = WAITING._replace(partitions=numbers(0, -1, -1), offsets=numbers(1, 1, 2), put=at(0.5, 1.0, 2.0))
+NOTHING = Commits(numbers(), numbers(), numbers())
+
+
+def early_in_lanes(*removed, commits=NOTHING):
+    records = LANES._replace(removed=np.where(np.array(removed), at(*removed), ledger.NEVER))
+    loads = Loads(numbers(7), at(2.5))
+    return ledger.early(ASKED, records, commits, loads=loads, slack=SLACK).tolist()
+
+
 def test_where_touches_lie_apart_a_change_that_came_later_stands_for_a_touch_and_for_no_change():
-    """The touch came first and was read last: it merged into the changes, which waited."""
-    lanes = WAITING._replace(partitions=numbers(0, -1, -1), offsets=numbers(1, 1, 2), put=at(0.5, 1.0, 2.0))
+    assert early_in_lanes(1.5, 2.6, 2.6) == [False, False, False]
+    assert early_in_lanes(0.7, 2.6, 2.6) == [True, False, False], "no change had come"
+    assert early_in_lanes(1.5, 1.6, 2.6) == [True, True, False]
+    assert early_in_lanes(2.6, 1.6, 2.6) == [False, True, False]
 
-    def early(*seconds, loads):
-        nothing = Commits(numbers(), numbers(), numbers())
-        loads = Loads(numbers(*(7 for _ in loads)), at(*loads))
-        return ledger.early(
-            ASKED, lanes._replace(removed=at(*seconds)), nothing, loads=loads, slack=SLACK
-        ).tolist()
 
-    assert early(1.5, 2.6, 2.6, loads=[2.5]) == [False, False, False]
-    assert early(0.7, 2.6, 2.6, loads=[2.5]) == [True, False, False], "no change had come"
-    assert early(1.5, 1.6, 2.6, loads=[2.5]) == [True, True, False]
-    assert early(2.6, 1.6, 2.6, loads=[2.5]) == [False, True, False]
+def test_where_touches_lie_apart_a_commit_may_pass_a_touch_that_a_waiting_change_stands_for():
+    assert early_in_lanes(0, 2.6, 2.6, commits=Commits(numbers(0), numbers(2), at(1.5))) == [False] * 3
+    assert (
+        early_in_lanes(0, 0, 0, commits=Commits(numbers(0, -1), numbers(2, 3), at(1.5, 2.6))) == [False] * 3
+    )
+    alone = Commits(numbers(0), numbers(2), at(0.7))
+    assert early_in_lanes(0, 2.6, 2.6, commits=alone) == [True, False, False], "no change had come"
+    both = Commits(numbers(0, -1, -1), numbers(2, 2, 3), at(1.5, 1.6, 2.6))
+    assert early_in_lanes(0, 0, 0, commits=both) == [True, True, False]
