@@ -184,13 +184,14 @@ class Outcomes:
 
     def _slow(self, unit: Unit, now: float) -> set[bytes]:
         """Which keys may have caused a timeout. A key's first timeout is nobody's fault. While the breaker is open, the source may be
-        away: then only a key that has failed by itself before is at fault."""
+        away: then only a key that is known to be slow is at fault."""
         source = unit.namespace.source
-        suspects = self.troubles.timed_out(unit.keys)
+        witnessed = source.witnesses.answered_since(unit.began)
+        suspects = self.troubles.timed_out(unit.keys, witnessed=witnessed)
         at_fault = suspects if source.witnesses.blame(unit, now) else set()
         source.witnesses.silent(now)
         if source.breaker.is_open:
-            return set(filter(self.troubles.has_failed_alone, at_fault))
+            return set(filter(self.troubles.is_slow, at_fault))
         return at_fault
 
     def _put_off(self, unit: Unit, keys: list[bytes], demand: Demand, now: float) -> None:

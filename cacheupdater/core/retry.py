@@ -65,6 +65,7 @@ class Trouble:
     tries: int = 0
     faults: int = 0
     timeouts: int = 0
+    witnessed: bool = False  # others of its source were answered while it timed out
 
 
 class Troubles:
@@ -86,17 +87,20 @@ class Troubles:
         trouble.faults += own
         return trouble.faults >= self._limits.max_attempts
 
-    def has_failed_alone(self, key: bytes) -> bool:
-        """Whether this key has failed by itself since its last success."""
+    def is_slow(self, key: bytes) -> bool:
+        """Whether the key, and not its source, is known to be slow: since its last success, it has failed by itself, and it has timed
+        out while others were answered."""
         trouble = self._troubles.get(key)
-        return trouble is not None and trouble.faults > 0
+        return trouble is not None and trouble.witnessed and trouble.faults > 0
 
-    def timed_out(self, keys: Iterable[bytes]) -> set[bytes]:
-        """These keys timed out once more. Returns those for which it was not the first time."""
+    def timed_out(self, keys: Iterable[bytes], *, witnessed: bool) -> set[bytes]:
+        """These keys timed out once more; `witnessed`: while others were answered. Returns those for which it was not the first
+        time."""
         again = set()
         for key in keys:
             trouble = self._troubles.setdefault(key, Trouble())
             trouble.timeouts += 1
+            trouble.witnessed |= witnessed
             if trouble.timeouts > 1:
                 again.add(key)
         return again

@@ -45,9 +45,13 @@ class Witnesses:
         """The unit does not run any more."""
         self._running.pop(unit, None)
 
+    def answered_since(self, then: float) -> bool:
+        """Whether the source has answered any unit since then."""
+        return self._answered > then
+
     def blame(self, unit: Witness, now: float) -> bool:
         """Whether a unit that was not answered in time is itself at fault."""
-        if self._answered > unit.began:
+        if self.answered_since(unit.began):
             return True
         if self._silent > unit.began:
             return False

@@ -242,7 +242,7 @@ def every_timeout_is_its_own_fault(patch):
 
 def first_timeout_counts(patch):
     timed_out = Troubles.timed_out
-    patch(Troubles, "timed_out", lambda self, keys: timed_out(self, keys) | set(keys))
+    patch(Troubles, "timed_out", lambda self, keys, **how: timed_out(self, keys, **how) | set(keys))
 
 
 def every_error_counts(patch):

@@ -183,11 +183,12 @@ def test_probe_that_is_cut_off_gives_its_permit_back():
     assert len(story.starts(2.4)) == 1
 
 
+@pytest.mark.parametrize("count", [400, 1])
 @pytest.mark.parametrize("engines", [1, 3])
-def test_an_outage_makes_no_suspects(engines):
-    """More is read than can be paid, and each probe hangs."""
+def test_an_outage_makes_no_suspects(engines, count):
+    """More is read than can be paid, and each probe hangs. A single key is the probe each time."""
     story = database("", engines=engines, every=0.3, away=(10.0, 22.0), hangs=True)
-    keys = [b"quick:%d" % number for number in range(400)]
+    keys = [b"quick:%d" % number for number in range(count)]
     for turn in range(50):
         for engine in range(engines):
             story.offer_keys(keys[engine::engines], turn * 0.5, kind=Kind.TOUCH, engine=engine)
@@ -195,6 +196,17 @@ def test_an_outage_makes_no_suspects(engines):
 
     assert [len(each.engine.slow_keys) for each in story.engines] == [0] * engines
     assert [len(each.engine.quarantine) for each in story.engines] == [0] * engines
+
+
+def test_an_outage_that_begins_while_another_key_is_answered_quarantines_nobody():
+    """The first timeout has a witness by chance. Of two keys, each is every other probe."""
+    story = database("", engines=2, every=0.3, away=(10.0, 60.0), hangs=True)
+    for turn in range(120):
+        story.offer_keys([b"quick:0"], turn * 0.5, kind=Kind.TOUCH, engine=0)
+        story.offer_keys([b"quick:1"], turn * 0.5 - TOOK / 2, kind=Kind.TOUCH, engine=1)
+    story.run(60.0)
+
+    assert [len(each.engine.quarantine) for each in story.engines] == [0, 0]
 
 
 class SlowRows(Database):
