@@ -63,22 +63,28 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli.workplace import look_last
     from cacheupdater.service.sidecar import unfit_beside_an_application
 
+    worker, _, socket = (args.worker or "").partition(":")
+
     def read() -> Config:
         further = unfit_beside_an_application if args.sidecar else None
         config = configured(args, environ, further=further)
-        return _as_worker(args.worker, config) if args.worker else config
+        if not worker:
+            return config
+        from cacheupdater.service.workers import as_worker
+
+        return as_worker(config, int(worker), socket)
 
     from cacheupdater.service.reloading import Reread
 
     reread = Reread(read, file_of(args))
     config = read()
-    logs.configure(args.log_level, sys.stderr)
-    if args.workers and not args.worker:
+    logs.configure(args.log_level, sys.stderr, worker=int(worker) if worker else None)
+    if args.workers and not worker:
         return serve(_parent(args, config))
     look_last()  # for Python loaders
     from cacheupdater.service import Service
 
-    if args.worker:
+    if worker:
         from cacheupdater.service.workers import lifeline
 
         threading.Thread(target=lifeline, name="lifeline", daemon=True).start()
@@ -111,10 +117,3 @@ def _named(args: argparse.Namespace) -> Iterator[str]:
         yield from ("--config", file)
     if args.app:
         yield from ("--app", args.app)
-
-
-def _as_worker(said: str, config: Config) -> Config:
-    from cacheupdater.service.workers import as_worker
-
-    number, _, socket = said.partition(":")
-    return as_worker(config, int(number), socket)

@@ -73,6 +73,12 @@ def restarts(parent, number):
     return parent.metric("worker_restarts_total", worker=str(number))
 
 
+def said(parent, text):
+    """The lines of the log whose messages have this text."""
+    lines = [json.loads(line) for line in parent.log.splitlines() if line.startswith("{")]
+    return [line for line in lines if text in line["message"]]
+
+
 def owned(parent):
     """Partitions by worker."""
     page = parent.page("/metrics")[1]
@@ -98,6 +104,7 @@ def test_both_work_and_one_page_tells_of_both_and_a_dead_one_is_started_again(
     assert page.count("# TYPE cacheupdater_hints_total counter") == 1
     names = [each["name"] for each in json.loads(parent.page("/freshness")[1])["sources"]]
     assert names in ([], ["main (0)", "main (1)"])
+    assert {each.get("worker") for each in said(parent, "is ours")} == {0, 1}
 
     killed = workers(parent)[1]
     killed.kill()
@@ -105,7 +112,7 @@ def test_both_work_and_one_page_tells_of_both_and_a_dead_one_is_started_again(
     eventually(lambda: ready(parent), AGAIN_S, every=0.2)
     assert (restarts(parent, 0), restarts(parent, 1)) == (0, 1)
     assert workers(parent)[1].pid != killed.pid
-    assert "worker 1 has ended with -9" in parent.log
+    assert [each.get("worker") for each in said(parent, "worker 1 has ended with -9")] == [None]
     serving(group, redis_url)
 
     both = list(workers(parent).values())

@@ -32,6 +32,15 @@ def test_logs_are_json_lines_where_nobody_watches():
     }
 
 
+def test_lines_of_a_worker_name_it():
+    machine, person = io.StringIO(), Terminal()
+    for stream in (machine, person):
+        logs.configure("info", stream, worker=0)
+        _log.info("partition 3 is ours")
+    assert json.loads(machine.getvalue())["worker"] == 0
+    assert person.getvalue().endswith(" info    worker 0: cacheupdater.test: partition 3 is ours\n")
+
+
 @pytest.mark.parametrize("stream_type", [io.StringIO, Terminal])
 def test_log_line_cannot_be_forged_or_leak(stream_type):
     stream = stream_type()
