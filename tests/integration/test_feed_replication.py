@@ -149,6 +149,23 @@ async def test_changes_of_a_second_user_and_of_a_transaction_that_was_open_for_l
     await world.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
+async def test_a_table_that_is_described_again_holds_up_no_change_while_a_confirmation_takes_its_time(world):
+    """After a TRUNCATE the server describes the table anew. The consumer sweeps, and confirms half a minute later."""
+    own = world.feed()
+    await own.start()
+    batches = own.batches()
+    await world.run(FILL.format(3))
+    first = await anext(batches)
+    await own.confirm(first.position)
+    await world.run("TRUNCATE items")
+    assert (await anext(batches)).emptied
+    await world.run(FILL.format(5))
+    async with asyncio.timeout(TAKEOVER_S):
+        told = await anext(batches)
+    assert [len(first.changes), len(told.changes)] == [3, 5]
+    await own.stop()
+
+
 async def test_the_old_key_of_another_column_is_told_with_a_full_identity(logical_pg_url):
     world = await ReplicationWorld(logical_pg_url, Watched("items", ("shelf",))).start()
     await world.run("ALTER TABLE items REPLICA IDENTITY FULL", "INSERT INTO items VALUES (1, 10)")

@@ -120,7 +120,7 @@ class ReplicationFeed:
         self._stopped.set()
         if self._stream is not None and self._progress.untold:
             with suppress(Exception):
-                self._stream.tell(self._progress.tell())
+                self._stream.tell(self._progress.tell(), ask=False)
         self._close()
         if self._beating is not None:
             await asyncio.wait({self._beating})
@@ -185,11 +185,12 @@ class ReplicationFeed:
             stream.unwatch()
 
     def _quiet(self, stream: Stream, batching: Batching) -> Batch | None:
-        """An empty batch, if the server speaks and has told no change for a while. Raises Unavailable if it is silent."""
+        """An empty batch, if the server speaks and has told no change for a while. Raises Unavailable if it is silent although it
+        was asked."""
         now = self._now()
         if self._stream is not stream or self._error is not None:
             return None
-        if not self._progress.may_read() or stream.spoken():
+        if not self._progress.settled or stream.spoken():
             self._heard = now
         if now - self._heard >= LOST_S:
             raise Unavailable(f"the database has said nothing for {LOST_S:.0f} s")
@@ -211,7 +212,7 @@ class ReplicationFeed:
         """Tells the server what is confirmed."""
         try:
             if self._stream is not None:
-                self._stream.tell(self._progress.tell())
+                self._stream.tell(self._progress.tell(), ask=self._progress.settled)
         except driver().Error as e:
             self._error = self._turn.translated(e)
         self._wake.set()

@@ -5,8 +5,13 @@ confirmed as a whole, so what is confirmed is always the end of one.
 
 Where nobody changes a watched table, the slot must not hold WAL for ever. psycopg2 sees to that: if the server sends a keepalive,
 `read_message` confirms the server's own place, if the last message began no later than what we have told. `may_read` keeps that
-from confirming too much. For rows of a transaction that was open for long begin early (and descriptions of tables at 0), although
-they come after transactions that nobody has confirmed. So none is read while such a transaction waits.
+from confirming too much. For rows of a transaction that was open for long begin early, although they come after transactions
+that nobody has confirmed. So none is read while such a transaction waits.
+
+The description of a table has no place at all. It would hold up the feed for as long as a confirmation takes: half a minute after
+a TRUNCATE, or as long as a source is away. But the server sends the described row in the same breath, and a keepalive only
+between two changes: as an answer to a question, or where it has heard nothing for ten seconds. So it is not asked while
+something waits, and descriptions are read.
 """
 
 from __future__ import annotations
@@ -19,12 +24,12 @@ class Progress:
         self.read = place  # the end of the last transaction that was read whole; first, where the slot stands
         self._owed = 0  # the end of the last one of which the consumer was told, or will be
         self._confirmed = 0  # what the consumer has confirmed
-        self._begins = 0  # where the last message says that it begins
+        self._begins = 0  # where the last message says that it begins, descriptions apart
         self._told = 0  # what the server knows
 
     def came(self, begins: int) -> None:
-        """A message was read."""
-        self._begins = begins
+        """A message was read; 0: the description of a table."""
+        self._begins = begins or self._begins
 
     def ended(self, end: int, *, owed: bool) -> None:
         """A transaction, or a message outside of any, was read whole. `owed`: the consumer must confirm it."""

@@ -48,6 +48,20 @@ def test_no_message_is_read_where_a_keepalive_would_confirm_too_much():
     assert progress.may_read()
 
 
+def test_the_description_of_a_table_holds_up_nothing():
+    progress = Progress()
+    read_transaction(progress, 100)
+    progress.came(150)  # a later transaction begins
+    progress.came(0)
+    assert progress.may_read()
+    progress.confirmed(100)
+    progress.tell()
+    read_transaction(progress, 200)
+    progress.came(60)
+    progress.came(0)
+    assert not progress.may_read(), "the last row is an early one"
+
+
 class Psycopg2:
     """What `read_message` and `send_feedback` do to the places (psycopg/pqpath.c of 2.9)."""
 
@@ -75,7 +89,10 @@ transactions = st.lists(st.tuples(st.integers(0, 300), st.booleans(), st.boolean
 
 
 def stream(drawn):
-    """Messages in the server's order: (begins, what, end, owed). Transactions end in order, and may begin long before."""
+    """Messages in the server's order: (begins, what, end, owed). Transactions end in order, and may begin long before.
+
+    A description and its row come in one breath.
+    """
     end = 100
     for age, owed, described in drawn:
         end += 50
@@ -92,17 +109,18 @@ def stream(drawn):
 def test_nothing_is_ever_confirmed_at_the_server_that_the_consumer_has_not(drawn, played):
     progress, driver = Progress(), Psycopg2()
     messages = list(stream(drawn))
-    owed, confirmed, sent = [], 0, 100
+    owed, confirmed, sent, described = [], 0, 100, False
     for step, number in played:
         if step == "read" and messages and progress.may_read():
             begins, what, end, owes = messages.pop(0)
+            described = not begins
             driver.message(begins)
             progress.came(begins)
             if what == "commit":
                 progress.ended(end, owed=owes)
                 owed += [end] if owes else []
                 sent = end
-        elif step == "keepalive" and progress.may_read():
+        elif step == "keepalive" and progress.may_read() and not described:
             driver.keepalive(sent)
         elif step == "confirm" and owed:
             confirmed = max(confirmed, owed[number % len(owed)])
