@@ -200,7 +200,7 @@ class Vitals:
         waiting = {name: b for name, b in buckets.items() if b.waiting > b.room(now)}
         for name, bucket in waiting.items():
             text = (
-                f"more than {bucket.rate:g} rows a second do not exist (missing.share):"
+                f"rows that do not exist have used up what missing.share saves for them, {bucket.rate:g} a second:"
                 f" {bucket.waiting} misses of keys that no load has found before wait; all other keys go on"
             )
             self._observer.level("unseen_waiting", float(bucket.waiting), label=name)

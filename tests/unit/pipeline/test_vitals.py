@@ -96,7 +96,7 @@ def test_misses_that_wait_for_the_absent_bucket_are_said_and_counted_until_its_d
     process.live(5)
     assert process.standing == {"absent"}
     assert process.observer.levels["unseen_waiting", "product"] == 300.0
-    assert "more than 10 rows a second do not exist (missing.share): 300 misses" in caplog.messages[0]
+    assert "what missing.share saves for them, 10 a second: 300 misses" in caplog.messages[0]
     bucket.waiting = 0
     process.live(int(QUIET_S) + 1)
     assert process.standing == set()
