@@ -34,7 +34,7 @@ def configure(level: str, stream: TextIO, *, worker: int | None = None) -> None:
 class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
-    def __init__(self, worker: int | None) -> None:
+    def __init__(self, worker: int | None = None) -> None:
         super().__init__()
         self._worker = {} if worker is None else {"worker": worker}
 
@@ -55,7 +55,7 @@ class JsonFormatter(logging.Formatter):
 class PlainFormatter(logging.Formatter):
     """Time, level and message; a traceback keeps its lines."""
 
-    def __init__(self, worker: int | None) -> None:
+    def __init__(self, worker: int | None = None) -> None:
         super().__init__()
         self._worker = "" if worker is None else f"worker {worker}: "
 
