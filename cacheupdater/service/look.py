@@ -72,12 +72,19 @@ def _statement(load: LoadSection) -> str:
 
 def declared(config: Config, key: bytes) -> Declared:
     """The namespace and the captures of the key."""
-    keyspace = Keyspace([(each.pattern, each.name) for each in config.namespaces.values()])
-    name = keyspace.resolve(key)
-    if name is None:
-        return Declared(None, None)
-    namespace = config.namespaces[name]
-    return Declared(namespace, namespace.pattern.parse(key))
+    namespace = _keyspace(config).resolve(key)
+    return Declared(namespace, None if namespace is None else namespace.pattern.parse(key))
+
+
+def nobodys(config: Config, keys: Sequence[bytes]) -> list[bytes]:
+    """Those of these keys that fit no namespace's pattern."""
+    keyspace = _keyspace(config)
+    namespaces = [(key, keyspace.resolve(key)) for key in keys]
+    return [key for key, each in namespaces if each is None or each.pattern.parse(key) is None]
+
+
+def _keyspace(config: Config) -> Keyspace[NamespaceSection]:
+    return Keyspace([(each.pattern, each) for each in config.namespaces.values()])
 
 
 async def seen(config: Config, key: bytes) -> dict[str, object]:

@@ -141,9 +141,23 @@ def test_a_value_writes_nothing_on_the_terminal_but_its_text(updater, session_re
 
 def test_a_value_can_be_removed_by_hand(updater, application, session_redis_url):
     eventually(lambda: application.get("banner:gone"))
-    assert command(updater, "invalidate", "banner:gone", "banner:never") == (0, "removed 2 of 2\n", "")
+    said = "invalidated 2 of 2\n"
+    assert command(updater, "invalidate", "banner:gone", "banner:never") == (0, said, "")
     with redis.Redis.from_url(session_redis_url) as plain:
         assert plain.get("banner:gone") is None
+
+
+@pytest.mark.parametrize("key", ["nobody:55", "broken:seven"])
+def test_a_key_of_no_namespace_is_named_when_it_is_invalidated(updater, session_redis_url, key):
+    with redis.Redis.from_url(session_redis_url) as plain:
+        plain.set(key, "old")
+        code, said, why = command(updater, "invalidate", key, "banner:never")
+        assert (code, said) == (0, "invalidated 2 of 2\n")
+        assert why == (
+            f"cacheupdater: {key} is of no namespace, so no updater fills it again:"
+            " is it spelled as the application names it?\n"
+        )
+        assert plain.get(key) is None
 
 
 def test_a_value_that_redis_does_not_remove_is_named(updaters, redis_server):
@@ -155,7 +169,7 @@ def test_a_value_that_redis_does_not_remove_is_named(updaters, redis_server):
         url = redis_server.url.replace("redis://", "redis://operator:pass@")
         nobody = updaters.make(config(url, SOURCES, NAMESPACES))
         code, said, why = command(nobody, "invalidate", "banner:home", "banner:away")
-        assert (code, said) == (70, "removed 1 of 2\n")
+        assert (code, said) == (70, "invalidated 1 of 2\n")
         assert "banner:away was not removed: NOPERM" in why
         assert admin.mget("banner:home", "banner:away") == [None, b"old"]
 
