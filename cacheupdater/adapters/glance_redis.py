@@ -38,6 +38,7 @@ class Look(NamedTuple):
     age: (
         float | None
     )  # seconds since the load that wrote it began, or since its invalidation; None: not known
+    wrote: fence.Form | None = None  # the form in which a load of ours has written here, as the floor says
 
     @property
     def size(self) -> int:
@@ -105,12 +106,16 @@ class Glance:
         value = await (redis.get(key) if kind == "string" else redis.hgetall(key)) if kind in _READ else None
         ttl = await redis.pttl(key)
         floor = await redis.get(fence.floor_name(key))
+        newest = None if floor is None else fence.floor_of(floor)
         return Look(
-            kind, value, None if ttl == _HAS_NO_TTL else max(0, ttl) / 1000.0, await self._age(key, floor)
+            kind,
+            value,
+            ttl=None if ttl == _HAS_NO_TTL else max(0, ttl) / 1000.0,
+            age=await self._age(key, newest),
+            wrote=None if newest is None else fence.form_of(newest),
         )
 
-    async def _age(self, key: bytes, floor: bytes | None) -> float | None:
-        newest = None if floor is None else fence.floor_of(floor)
+    async def _age(self, key: bytes, newest: int | None) -> float | None:
         if newest is None or not fence.tells_age(newest):
             return None
         where = {}

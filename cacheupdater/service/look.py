@@ -17,7 +17,7 @@ from cacheupdater.core.mending import reads_as
 from cacheupdater.errors import CacheUpdaterError, Faulty
 from cacheupdater.pipeline.judging import compared_with
 from cacheupdater.ports import Found
-from cacheupdater.service.components import Components
+from cacheupdater.service.components import Components, form_in
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Declared(NamedTuple):
             "source": load.source,
             "statement": _statement(load),
             "encoding": self.namespace.encoding,
+            "form": form_in(self.namespace),
             "foreign": self.namespace.value.foreign,
             "ttl": self.namespace.ttl.base,
         }
@@ -106,8 +107,14 @@ def _for_json(look: Look) -> dict[str, object]:
         "reads_as": None if look.value is None else reads_as(look.value),
         "ttl": look.ttl,
         "age": look.age,
+        "wrote": _wrote(look),
         "value": _shown(look.value),
     }
+
+
+def _wrote(look: Look) -> str | None:
+    """The form in which we wrote this value. As for the fence, a floor beside a value that does not read so says nothing."""
+    return look.wrote if look.wrote is not None and kinds.reads(look.wrote, look.value) else None
 
 
 SHOWN_BYTES = 200  # of a value: enough for a person to recognise it

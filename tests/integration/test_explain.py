@@ -14,6 +14,7 @@ from live.updater_process import Updaters, config, eventually
 
 from cacheupdater.cli import main
 from cacheupdater_client import Redis
+from cacheupdater_client.protocol import fence
 
 HOLD = "40s"
 NAMESPACES = {
@@ -130,6 +131,23 @@ def test_a_value_that_no_updater_wrote(updater, application, session_redis_url):
     assert "No floor stands beside the value" in said
     assert "never expires" in said
     assert "reads as text, and the namespace writes json" in said
+
+
+def test_a_value_that_we_wrote_in_another_encoding_is_called_ours(updater, session_redis_url):
+    with redis.Redis.from_url(session_redis_url) as plain:
+        entry = (b"dear:earlier", {b"slot": b"earlier"}, 60_000)
+        token = fence.token_of(*plain.time())
+        args = fence.commit_args(token, [entry], form="hash")
+        assert plain.eval(fence.COMMIT.text, *args) == [fence.WRITTEN]
+        said = because(updater, "dear:earlier", "--connect")
+        assert (
+            "reads as hash, and the namespace writes json: it is ours, so its next refresh replaces it"
+            in said
+        )
+        assert "left alone" not in said
+        plain.delete("dear:earlier")
+        plain.set("dear:earlier", "the application's", ex=60)
+        assert "such a value is left alone" in because(updater, "dear:earlier")
 
 
 def test_a_value_writes_nothing_on_the_terminal_but_its_text(updater, session_redis_url):
