@@ -11,6 +11,7 @@ from live.database import Database
 from cacheupdater.cli import main
 from cacheupdater.local import kafka_topics
 from cacheupdater.service import connection_check
+from cacheupdater_client.protocol import fence
 
 _CONFIG = """\
 version: 1
@@ -304,6 +305,68 @@ def test_existing_values_are_shown_beside_what_would_be_written(check, redis_url
     [said] = [what for part, name, _, what in rows if (part, name) == ("values", "product")]
     assert got == code
     assert all(word in said for word in words), said
+
+
+def written_by_us(client, key, value, form="json"):
+    """A load of ours writes it, as an updater's or a declared value's does."""
+    token = fence.token_of(*client.time())
+    args = fence.commit_args(token, [(key, value, 60_000)], form=form)
+    assert client.eval(fence.COMMIT.text, *args) == [fence.WRITTEN]
+
+
+def valued(rows):
+    """What is said of the values of the namespace product: state and text."""
+    return [(state, what) for part, name, state, what in rows if (part, name) == ("values", "product")]
+
+
+@pytest.mark.parametrize(
+    ("product", "words"),
+    [
+        ("table: products}, value: {encoding: hash", "they read as json, where hash would be written"),
+        ("table: products}, value: {encoding: msgpack", "they read as json, where msgpack would be written"),
+        ('sql: "SELECT id FROM products WHERE id IN :id"', 'name: "chair" -> gone'),
+        ('sql: "SELECT id, true AS name FROM products WHERE id IN :id"', 'name: "chair" -> true'),
+    ],
+)
+def test_values_of_ours_that_would_be_written_in_another_form_are_noted(
+    check, redis_url, pg_url, product, words
+):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (7, 'chair'), (8, 'table')")
+        written_by_us(client, b"product:7", b'{"id":7,"name":"chair"}')
+        code, rows = check(product=product)
+    what = f"1 of 1 existing values are ours, and would be written in another form: product:7: {words}"
+    assert valued(rows) == [("note", f"{what}: can the application read that?")]
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    "product",
+    ["table: products", 'sql: "SELECT id, name, length(name) AS letters FROM products WHERE id IN :id"'],
+)
+def test_values_of_ours_whose_rows_have_changed_or_grown_are_like_what_would_be_written(
+    check, redis_url, pg_url, product
+):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (7, 'armchair'), (8, NULL)")
+        written_by_us(client, b"product:7", b'{"id":7,"name":"chair"}')
+        written_by_us(client, b"product:8", b'{"id":8,"name":"table"}')
+        written_by_us(client, b"product:9", b'{"id":9,"name":"sold"}')
+        code, rows = check(product=product)
+    assert (code, valued(rows)) == (0, [("ok", "3 existing values are like what would be written")])
+
+
+def test_values_of_ours_and_of_the_application_are_told_apart(check, redis_url, pg_url):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (7, 'chair'), (8, 'table'), (9, 'bed')")
+        client.set("product:7", PICKLE)
+        for number in (8, 9):
+            written_by_us(client, b"product:%d" % number, b'{"id":%d,"name":"table"}' % number)
+        code, rows = check(product="table: products}, value: {encoding: hash")
+    (first, theirs), (second, ours) = valued(rows)
+    assert (code, first, second) == (78, "wrong", "note")
+    assert "1 of 3 existing values are not like ours: product:7: they read as pickle" in theirs
+    assert "2 of 3 existing values are ours, and would be written in another form: product:" in ours
 
 
 @pytest.mark.parametrize(
