@@ -2,7 +2,7 @@
 
 `cacheupdater explain` makes a `Glance`, asks it once and closes it. `check --connect` also searches for keys with it. A glance
 changes nothing. A running updater does not use it, so a slow answer costs only a person's time. It needs the rights to TIME,
-TYPE, GET, HGETALL and PTTL; to search for keys, also SCAN.
+TYPE, GET, HGETALL and PTTL; to search for keys, also SCAN, and in other databases INFO and SELECT.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 ANSWER_S = 3.0  # for the whole look; a person waits
 _HAS_NO_TTL = -1
@@ -79,6 +79,24 @@ class Glance:
                 yield key
         except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
             raise Unavailable(f"Redis cannot be searched: {masking.foreign(str(e))}") from e
+
+    async def holds(self, database: int, wanted: Callable[[bytes], bool]) -> bool:
+        """Whether another database of this server, by its number, has such a key. Raises Unavailable.
+
+        The caller must bound the time.
+        """
+        try:
+            async with self._redis.client() as other:
+                try:
+                    await other.select(database)
+                    async for key in other.scan_iter(count=SCANNED):
+                        if wanted(key):
+                            return True
+                finally:
+                    await other.connection.disconnect()  # else another call would get it, in that database
+        except (OSError, redis_errors.RedisError) as e:
+            raise Unavailable(f"Redis cannot be searched: {masking.foreign(str(e))}") from e
+        return False
 
     async def databases(self) -> tuple[int, list[int]]:
         """The number of our database, and of the server's others that have keys; no others where they cannot be known.

@@ -10,7 +10,6 @@ application may still read the earlier form. That change may be meant, so such a
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
@@ -21,7 +20,7 @@ from cacheupdater.core.mending import advice
 from cacheupdater.core.verdict import ENOUGH, Sight
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.judging import compared_with, likened, seen_of
-from cacheupdater_client.protocol.fence import is_floor
+from cacheupdater.service.search import Search
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Found
     from cacheupdater.service.components import Components
 
-SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan may meet none of them early
 SHOWN_MAX = 8  # fields: all of a usual row, and few enough for a line
 
 
@@ -56,17 +54,18 @@ class Pair(NamedTuple):
 async def side_by_side(config: Config, components: Components, names: Sequence[str]) -> Sequence[Compared]:
     """Compares each of these namespaces."""
     glance = Glance(config.cache.reveal())
+    search = Search(glance, config.queue)
     try:
-        return [each for name in names for each in await _one(config.namespaces[name], components, glance)]
+        return [each for name in names for each in await _one(config.namespaces[name], components, search)]
     finally:
         with suppress(CacheUpdaterError):
             await glance.close()
 
 
-async def _one(namespace: NamespaceSection, components: Components, glance: Glance) -> Sequence[Compared]:
+async def _one(namespace: NamespaceSection, components: Components, search: Search) -> Sequence[Compared]:
     recipe = components.recipe(namespace.name)
     try:
-        keys = await _keys(namespace, glance)
+        keys = await search.some(namespace.pattern, ENOUGH)
         looks = zip(keys, await recipe.writer.look(keys, values=True) if keys else (), strict=True)
         found = {key: each for key, each in looks if each is not None and each.here}
         rows = await _rows(namespace, recipe, list(found)) if found else {}
@@ -74,57 +73,7 @@ async def _one(namespace: NamespaceSection, components: Components, glance: Glan
         return [Compared(namespace.name, "ok", f"existing values were not compared: {e}")]
     if found:
         return _compared(namespace, recipe, found, rows)
-    return [Compared(namespace.name, "note", await _astray(namespace, glance))]
-
-
-async def _astray(namespace: NamespaceSection, glance: Glance) -> str:
-    """Where the application's keys may be, if no key fits the pattern."""
-    prefix = namespace.pattern.prefix
-    key = await _first(prefix, glance)
-    if key and key.startswith(prefix):
-        return (
-            f"keys begin like {_word(prefix)}, and none fits {namespace.pattern.text}, such as {_word(key)}"
-        )
-    if key:
-        return (
-            f"no key begins like {_word(prefix)}, but some hold it, such as {_word(key)}:"
-            " does the application put a prefix before its keys?"
-        )
-    ours, others = await glance.databases()
-    if not others:
-        return f"no key begins like {_word(prefix)} yet, so nothing was compared"
-    which = (
-        f"database {others[0]} has" if len(others) == 1 else f"databases {', '.join(map(str, others))} have"
-    )
-    return (
-        f"no key begins like {_word(prefix)} in database {ours}, and {which} keys:"
-        " does cache.url name the application's?"
-    )
-
-
-async def _first(prefix: bytes, glance: Glance) -> bytes | None:
-    """A key that begins with this prefix; if there is none, a key that holds it."""
-    held = None
-    with suppress(TimeoutError, Unavailable):
-        async with asyncio.timeout(SEARCH_S):
-            async for key in glance.keys(prefix, within=True):
-                if key.startswith(prefix):
-                    return key
-                held = held or (None if is_floor(key) else key)
-    return held
-
-
-async def _keys(namespace: NamespaceSection, glance: Glance) -> Sequence[bytes]:
-    """Some of the namespace's keys that stand in Redis."""
-    keys: list[bytes] = []
-    with suppress(TimeoutError):
-        async with asyncio.timeout(SEARCH_S):
-            async for key in glance.keys(namespace.pattern.prefix):
-                if namespace.pattern.parse(key) is not None and key not in keys:
-                    keys.append(key)
-                if len(keys) >= ENOUGH:
-                    break
-    return keys
+    return [Compared(namespace.name, "note", await search.astray(namespace.pattern))]
 
 
 async def _rows(

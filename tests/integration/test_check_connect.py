@@ -8,10 +8,12 @@ import pytest
 import redis
 from live.database import Database
 
+from cacheupdater.adapters.writer_redis.pauses import PAUSED
 from cacheupdater.cli import main
 from cacheupdater.local import kafka_topics
 from cacheupdater.service import connection_check
 from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.fence import floor_name, lease_name
 
 _CONFIG = """\
 version: 1
@@ -396,6 +398,47 @@ def test_another_database_that_has_keys_is_named(check, redis_url):
     assert "no key begins like product: in database 1, and database 0 has keys" in noted(rows)["product"]
     with redis.Redis.from_url(redis_url.rpartition("/")[0] + "/1") as client:
         client.flushdb()
+
+
+@pytest.fixture
+def second(redis_url):
+    """The URL of another database of the same Redis."""
+    url = redis_url.rpartition("/")[0] + "/1"
+    yield url
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+
+
+NOTHING_YET = "no key begins like product: yet, so nothing was compared"
+
+
+def test_floors_of_an_earlier_check_in_another_database_are_nobodys_keys(check, redis_url, second):
+    assert check(cache=second)[0] == 0
+    with redis.Redis.from_url(second) as client:
+        assert client.keys()
+    code, rows = check()
+    assert (code, noted(rows)["product"]) == (0, NOTHING_YET)
+
+
+def test_what_updaters_keep_for_themselves_is_nobodys_keys(check, redis_url, second):
+    kept = [PAUSED, b"cacheupdater:fleet:shop:main", b"cacheupdater:feed:shop:product:main"]
+    kept += [lease_name(b"product:7"), floor_name(b"product:7"), b"{product:3}:kept"]
+    queue = f"{redis_url}?stream=product"  # its keys begin like {product:
+    for url in (redis_url, second):
+        with redis.Redis.from_url(url) as client:
+            client.mset(dict.fromkeys(kept, b"1"))
+    for cache in (redis_url, second):
+        code, rows = check(cache=cache, queue=queue)
+        assert (code, noted(rows)["product"]) == (0, NOTHING_YET)
+
+
+def test_a_database_with_a_key_of_the_application_among_many_of_ours_is_named(check, redis_url, second):
+    with redis.Redis.from_url(second) as client:
+        client.mset({floor_name(b"product:%d" % n): b"1" for n in range(5000)})
+        client.set("item:7", "a value")
+    code, rows = check()
+    assert code == 0
+    assert "in database 0, and database 1 has keys" in noted(rows)["product"]
 
 
 def test_values_that_shall_give_way_are_a_note(check, redis_url):
