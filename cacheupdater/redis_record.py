@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S = 0.5  # as the writer's: what a record grants lasts for several tries
 CONNECT_TIMEOUT_S = 0.3  # so that a connect leaves time for the call
 SENTINEL_TIMEOUT_S = 0.1  # so that a sentinel that hangs leaves time to ask the next
+PREFIX = "cacheupdater:"  # how the names of all records begin
 FOREIGN = "FOREIGN"  # how a script's error begins if another program has written to the record
 
 

@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.feed_ports import LEASE
-from cacheupdater.redis_record import RedisRecord
+from cacheupdater.redis_record import PREFIX, RedisRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SCRIPT = Path(__file__).with_name("feed_marks.lua").read_text("utf-8")
-_PREFIX = "mark:"
+_MARK = "mark:"
 
 
 class RedisMarks:
     """The marks of the feed of this name, for one process."""
 
     def __init__(self, url: str, name: str) -> None:
-        self._key = f"cacheupdater:feed:{name}"
+        self._key = f"{PREFIX}feed:{name}"
         self._redis = RedisRecord(url, _SCRIPT, what=self._key)
         self._owner = token_hex(8)
 
@@ -48,7 +48,7 @@ class RedisMarks:
         except UnicodeDecodeError as e:
             raise Faulty(f"another program has written to {self._key}; remove this key") from e
         pairs = zip(texts[::2], texts[1::2], strict=True)
-        return {name.removeprefix(_PREFIX): text for name, text in pairs if name.startswith(_PREFIX)}
+        return {name.removeprefix(_MARK): text for name, text in pairs if name.startswith(_MARK)}
 
     async def keep(self, marks: Mapping[str, str]) -> None:
         """As the port says."""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from cacheupdater.core.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Grant
-from cacheupdater.redis_record import RedisRecord
+from cacheupdater.redis_record import PREFIX, RedisRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,7 +84,7 @@ class RedisFleet:
         await self._redis.close()
 
     def _record(self, source: str) -> str:
-        return f"cacheupdater:fleet:{self._name}:{source}"
+        return f"{PREFIX}fleet:{self._name}:{source}"
 
 
 def _newcomer() -> tuple[str, Iterator[int], int]:

@@ -2,7 +2,7 @@
 
 `cacheupdater explain` makes a `Glance`, asks it once and closes it. `check --connect` also searches for keys with it. A glance
 changes nothing. A running updater does not use it, so a slow answer costs only a person's time. It needs the rights to TIME,
-TYPE, GET, HGETALL and PTTL; to search for keys, also SCAN.
+TYPE, GET, HGETALL and PTTL; to search for keys, also SCAN, and in other databases INFO and SELECT.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 ANSWER_S = 3.0  # for the whole look; a person waits
 _HAS_NO_TTL = -1
@@ -38,6 +38,7 @@ class Look(NamedTuple):
     age: (
         float | None
     )  # seconds since the load that wrote it began, or since its invalidation; None: not known
+    wrote: fence.Form | None = None  # the form in which a load of ours has written here, as the floor says
 
     @property
     def size(self) -> int:
@@ -79,6 +80,24 @@ class Glance:
         except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
             raise Unavailable(f"Redis cannot be searched: {masking.foreign(str(e))}") from e
 
+    async def holds(self, database: int, wanted: Callable[[bytes], bool]) -> bool:
+        """Whether another database of this server, by its number, has such a key. Raises Unavailable.
+
+        The caller must bound the time.
+        """
+        try:
+            async with self._redis.client() as other:
+                try:
+                    await other.select(database)
+                    async for key in other.scan_iter(count=SCANNED):
+                        if wanted(key):
+                            return True
+                finally:
+                    await other.connection.disconnect()  # else another call would get it, in that database
+        except (OSError, redis_errors.RedisError) as e:
+            raise Unavailable(f"Redis cannot be searched: {masking.foreign(str(e))}") from e
+        return False
+
     async def databases(self) -> tuple[int, list[int]]:
         """The number of our database, and of the server's others that have keys; no others where they cannot be known.
 
@@ -105,12 +124,16 @@ class Glance:
         value = await (redis.get(key) if kind == "string" else redis.hgetall(key)) if kind in _READ else None
         ttl = await redis.pttl(key)
         floor = await redis.get(fence.floor_name(key))
+        newest = None if floor is None else fence.floor_of(floor)
         return Look(
-            kind, value, None if ttl == _HAS_NO_TTL else max(0, ttl) / 1000.0, await self._age(key, floor)
+            kind,
+            value,
+            ttl=None if ttl == _HAS_NO_TTL else max(0, ttl) / 1000.0,
+            age=await self._age(key, newest),
+            wrote=None if newest is None else fence.form_of(newest),
         )
 
-    async def _age(self, key: bytes, floor: bytes | None) -> float | None:
-        newest = None if floor is None else fence.floor_of(floor)
+    async def _age(self, key: bytes, newest: int | None) -> float | None:
         if newest is None or not fence.tells_age(newest):
             return None
         where = {}

@@ -64,6 +64,17 @@ def configured(
     return load_config(file, environ, app=application(args.app, environ), further=further)
 
 
+def of_namespace(args: argparse.Namespace, environ: Mapping[str, str], name: str) -> Config:
+    """The configuration of a command that names this namespace. Raises Misconfigured, also if there is no such namespace."""
+    from cacheupdater.errors import Misconfigured
+
+    config = configured(args, environ)
+    if name not in config.namespaces:
+        known = ", ".join(sorted(config.namespaces))
+        raise Misconfigured(f"no namespace is called {name}; there are: {known}")
+    return config
+
+
 def file_of(args: argparse.Namespace) -> str | None:
     """The file that the command reads; None if there is none."""
     missing = args.app is not None and isinstance(args.config, Unsaid) and not Path(args.config).exists()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+NOBODYS = "is of no namespace, so no updater fills it again: is it spelled as the application names it?"
+
 
 def add_to(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], file: argparse.ArgumentParser
@@ -33,14 +35,19 @@ def invalidate(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
     from cacheupdater.cli.configured import configured
-    from cacheupdater.service.look import removed
+    from cacheupdater.service.look import nobodys, removed
 
     config = configured(args, environ)
     keys = [key.encode("utf-8", "surrogateescape") for key in args.keys]
+    for key in nobodys(config, keys):
+        _say(key, NOBODYS)
     kept = asyncio.run(removed(config, keys))
     for key, why in kept.items():
-        print(
-            f"cacheupdater: {key.decode(errors='backslashreplace')} was not removed: {why}", file=sys.stderr
-        )
-    print(f"removed {len(keys) - len(kept)} of {len(keys)}")
+        _say(key, f"was not removed: {why}")
+    # the fence does not tell whether a value stood there
+    print(f"invalidated {len(keys) - len(kept)} of {len(keys)}")
     return exits.SOFTWARE if kept else exits.OK
+
+
+def _say(key: bytes, what: str) -> None:
+    print(f"cacheupdater: {key.decode(errors='backslashreplace')} {what}", file=sys.stderr)

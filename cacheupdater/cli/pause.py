@@ -40,10 +40,12 @@ def add_to(
 def pause(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
+    from cacheupdater.cli.configured import of_namespace
     from cacheupdater.core.pausing import Pause
 
+    config = of_namespace(args, environ, args.namespace)
     now = time.time()  # noqa: TID251  for a person who reads the entry
-    before = asyncio.run(_noted(_config(args, environ), args.namespace, Pause(_whoami(), now)))
+    before = asyncio.run(_noted(config, args.namespace, Pause(_whoami(), now)))
     if before is not None:
         print(f"{args.namespace} was paused already, by {before.by}")
     else:
@@ -56,23 +58,14 @@ def pause(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def resume(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
-    before = asyncio.run(_noted(_config(args, environ), args.namespace, None))
+    from cacheupdater.cli.configured import of_namespace
+
+    before = asyncio.run(_noted(of_namespace(args, environ, args.namespace), args.namespace, None))
     if before is None:
         print(f"{args.namespace} was not paused")
     else:
         print(f"{args.namespace} is resumed; {before.by} had paused it")
     return exits.OK
-
-
-def _config(args: argparse.Namespace, environ: Mapping[str, str]) -> Config:
-    from cacheupdater.cli.configured import configured
-    from cacheupdater.errors import Misconfigured
-
-    config = configured(args, environ)
-    if args.namespace not in config.namespaces:
-        known = ", ".join(sorted(config.namespaces))
-        raise Misconfigured(f"no namespace is called {args.namespace}; there are: {known}")
-    return config
 
 
 async def _noted(config: Config, name: str, pause: Pause | None) -> Pause | None:

@@ -45,10 +45,13 @@ def add_to(
 
 
 def list_(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from cacheupdater.cli.configured import configured
+    from cacheupdater.cli.configured import configured, of_namespace
 
-    query = f"?namespace={_quoted(args.namespace)}" if args.namespace else ""
-    said = _asked(args.config, configured(args, environ), f"/quarantine{query}")
+    if args.namespace is None:
+        config, query = configured(args, environ), ""
+    else:
+        config, query = of_namespace(args, environ, args.namespace), f"?namespace={_quoted(args.namespace)}"
+    said = _asked(args.config, config, f"/quarantine{query}")
     if args.output == "json":
         print(json.dumps(said, indent=2))
     else:

@@ -119,11 +119,15 @@ class Judging:
 
 def seen_of(recipe: Recipe, found: Found, row: object | None) -> Seen:
     """Whose one value is, compared with the row that we would write. The text that it gives quotes no value."""
-    wrote = found.wrote
-    reads = kinds.reads(recipe.form, found.value)
-    if wrote is not None and (reads or kinds.reads(wrote, found.value)):
+    wrote, value = found.wrote, found.value
+    if wrote is not None and (kinds.reads(recipe.form, value) or kinds.reads(wrote, value)):
         return Seen(Sight.OWN)
-    if not reads:
+    return likened(recipe, found, row)
+
+
+def likened(recipe: Recipe, found: Found, row: object | None) -> Seen:
+    """Whether a reader of the value could read what we would write, whoever has written it."""
+    if not kinds.reads(recipe.form, found.value):
         return Seen(Sight.FOREIGN, unreadable(recipe.form, found.value))
     compared = compared_with(recipe, found, row)
     if compared is None:

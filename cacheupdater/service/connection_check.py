@@ -179,7 +179,10 @@ async def _cache(config: Config, components: Components) -> Sequence[Finding]:
 
 
 async def _written(writer: Writer, namespace: NamespaceSection) -> Finding | None:
-    """Why a write failed, or None."""
+    """Why a write failed, or None.
+
+    The floor of the key stays for about a minute: it forbids the trial's own write, if Redis runs that late.
+    """
     key = namespace.pattern.format(_nobody(namespace.pattern))
     value: Value = {b"check": b"1"} if namespace.value.encoding == "hash" else b"1"
     try:

@@ -17,7 +17,7 @@ from cacheupdater.core.mending import reads_as
 from cacheupdater.errors import CacheUpdaterError, Faulty
 from cacheupdater.pipeline.judging import compared_with
 from cacheupdater.ports import Found
-from cacheupdater.service.components import Components
+from cacheupdater.service.components import Components, form_in
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Declared(NamedTuple):
             "source": load.source,
             "statement": _statement(load),
             "encoding": self.namespace.encoding,
+            "form": form_in(self.namespace),
             "foreign": self.namespace.value.foreign,
             "ttl": self.namespace.ttl.base,
         }
@@ -72,12 +73,19 @@ def _statement(load: LoadSection) -> str:
 
 def declared(config: Config, key: bytes) -> Declared:
     """The namespace and the captures of the key."""
-    keyspace = Keyspace([(each.pattern, each.name) for each in config.namespaces.values()])
-    name = keyspace.resolve(key)
-    if name is None:
-        return Declared(None, None)
-    namespace = config.namespaces[name]
-    return Declared(namespace, namespace.pattern.parse(key))
+    namespace = _keyspace(config).resolve(key)
+    return Declared(namespace, None if namespace is None else namespace.pattern.parse(key))
+
+
+def nobodys(config: Config, keys: Sequence[bytes]) -> list[bytes]:
+    """Those of these keys that fit no namespace's pattern."""
+    keyspace = _keyspace(config)
+    namespaces = [(key, keyspace.resolve(key)) for key in keys]
+    return [key for key, each in namespaces if each is None or each.pattern.parse(key) is None]
+
+
+def _keyspace(config: Config) -> Keyspace[NamespaceSection]:
+    return Keyspace([(each.pattern, each) for each in config.namespaces.values()])
 
 
 async def seen(config: Config, key: bytes) -> dict[str, object]:
@@ -99,8 +107,14 @@ def _for_json(look: Look) -> dict[str, object]:
         "reads_as": None if look.value is None else reads_as(look.value),
         "ttl": look.ttl,
         "age": look.age,
+        "wrote": _wrote(look),
         "value": _shown(look.value),
     }
+
+
+def _wrote(look: Look) -> str | None:
+    """The form in which we wrote this value. As for the fence, a floor beside a value that does not read so says nothing."""
+    return look.wrote if look.wrote is not None and kinds.reads(look.wrote, look.value) else None
 
 
 SHOWN_BYTES = 200  # of a value: enough for a person to recognise it

@@ -21,7 +21,8 @@ def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | N
     if said:
         return said
     foreign = list(_foreign(declared, redis))
-    said += foreign + list(_row(redis, row, comparable=not foreign))
+    ours = list(_ours(declared, redis))
+    said += foreign + ours + list(_row(redis, row, comparable=not (foreign or ours)))
     if updater is None:
         said.append("No updater was asked, so nothing is known about hints, refreshes and troubles.")
     else:
@@ -43,13 +44,23 @@ def _undeclared(declared: Facts) -> Iterator[str]:
 
 def _foreign(declared: Facts, redis: Facts) -> Iterator[str]:
     encoding, found = declared["encoding"], redis.get("reads_as")
-    if found is None or encoding not in {"json", "hash"} or found == encoding:
+    if found is None or encoding not in {"json", "hash"} or found == encoding or redis.get("wrote"):
         return
     what = f"The value reads as {found}, and the namespace writes {encoding}"
     if declared["foreign"] == "keep":
         yield f"{what}: such a value is left alone, unless `value.foreign: replace` says otherwise."
     else:
         yield f"{what}: its next refresh replaces it."
+
+
+def _ours(declared: Facts, redis: Facts) -> Iterator[str]:
+    """The floor proves that we wrote it, so `value.foreign` does not protect it."""
+    wrote = redis.get("wrote")
+    if wrote is not None and wrote != declared["form"]:
+        yield (
+            f"The value reads as {wrote}, and the namespace writes {declared['encoding']}: it is ours, so its next"
+            " refresh replaces it."
+        )
 
 
 def _row(redis: Facts, row: Facts | None, *, comparable: bool) -> Iterator[str]:

@@ -3,11 +3,13 @@
 `connection_check.contact` calls `side_by_side` after it has tried all components. For each namespace it finds up to 20 keys
 in Redis, reads them, and loads them by one statement. It writes nothing. A person reads the result, so values are shown, field
 by field. A Python loader is not called, for its call may cost anything: only the encoding of its values is judged.
+
+Values of ours are compared too, whoever of us wrote them: an updater replaces them after a change of the file, and the
+application may still read the earlier form. That change may be meant, so such a difference is a note, and nothing is foreign.
 """
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
@@ -17,8 +19,8 @@ from cacheupdater.adapters.glance_redis import Glance
 from cacheupdater.core.mending import advice
 from cacheupdater.core.verdict import ENOUGH, Sight
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
-from cacheupdater.pipeline.judging import compared_with, seen_of
-from cacheupdater_client.protocol.fence import is_floor
+from cacheupdater.pipeline.judging import compared_with, likened, seen_of
+from cacheupdater.service.search import Search
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,90 +32,48 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Found
     from cacheupdater.service.components import Components
 
-SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan may meet none of them early
 SHOWN_MAX = 8  # fields: all of a usual row, and few enough for a line
 
 
 class Compared(NamedTuple):
-    """The result for one namespace."""
+    """A result for one namespace."""
 
     name: str
     state: Literal["ok", "note", "wrong"]
     what: str
 
 
+class Pair(NamedTuple):
+    """A value in Redis, and the row that we would write there."""
+
+    key: bytes
+    found: Found
+    row: object | None
+
+
 async def side_by_side(config: Config, components: Components, names: Sequence[str]) -> Sequence[Compared]:
     """Compares each of these namespaces."""
     glance = Glance(config.cache.reveal())
+    search = Search(glance, config.queue)
     try:
-        return [await _one(config.namespaces[name], components, glance) for name in names]
+        return [each for name in names for each in await _one(config.namespaces[name], components, search)]
     finally:
         with suppress(CacheUpdaterError):
             await glance.close()
 
 
-async def _one(namespace: NamespaceSection, components: Components, glance: Glance) -> Compared:
+async def _one(namespace: NamespaceSection, components: Components, search: Search) -> Sequence[Compared]:
     recipe = components.recipe(namespace.name)
     try:
-        keys = await _keys(namespace, glance)
+        keys = await search.some(namespace.pattern, ENOUGH)
         looks = zip(keys, await recipe.writer.look(keys, values=True) if keys else (), strict=True)
         found = {key: each for key, each in looks if each is not None and each.here}
         rows = await _rows(namespace, recipe, list(found)) if found else {}
     except (Unavailable, Faulty) as e:
-        return Compared(namespace.name, "ok", f"existing values were not compared: {e}")
+        return [Compared(namespace.name, "ok", f"existing values were not compared: {e}")]
     if found:
         return _compared(namespace, recipe, found, rows)
-    return Compared(namespace.name, "note", await _astray(namespace, glance))
-
-
-async def _astray(namespace: NamespaceSection, glance: Glance) -> str:
-    """Where the application's keys may be, if no key fits the pattern."""
-    prefix = namespace.pattern.prefix
-    key = await _first(prefix, glance)
-    if key and key.startswith(prefix):
-        return (
-            f"keys begin like {_word(prefix)}, and none fits {namespace.pattern.text}, such as {_word(key)}"
-        )
-    if key:
-        return (
-            f"no key begins like {_word(prefix)}, but some hold it, such as {_word(key)}:"
-            " does the application put a prefix before its keys?"
-        )
-    ours, others = await glance.databases()
-    if not others:
-        return f"no key begins like {_word(prefix)} yet, so nothing was compared"
-    which = (
-        f"database {others[0]} has" if len(others) == 1 else f"databases {', '.join(map(str, others))} have"
-    )
-    return (
-        f"no key begins like {_word(prefix)} in database {ours}, and {which} keys:"
-        " does cache.url name the application's?"
-    )
-
-
-async def _first(prefix: bytes, glance: Glance) -> bytes | None:
-    """A key that begins with this prefix; if there is none, a key that holds it."""
-    held = None
-    with suppress(TimeoutError, Unavailable):
-        async with asyncio.timeout(SEARCH_S):
-            async for key in glance.keys(prefix, within=True):
-                if key.startswith(prefix):
-                    return key
-                held = held or (None if is_floor(key) else key)
-    return held
-
-
-async def _keys(namespace: NamespaceSection, glance: Glance) -> Sequence[bytes]:
-    """Some of the namespace's keys that stand in Redis."""
-    keys: list[bytes] = []
-    with suppress(TimeoutError):
-        async with asyncio.timeout(SEARCH_S):
-            async for key in glance.keys(namespace.pattern.prefix):
-                if namespace.pattern.parse(key) is not None and key not in keys:
-                    keys.append(key)
-                if len(keys) >= ENOUGH:
-                    break
-    return keys
+    return [Compared(namespace.name, "note", await search.astray(namespace.pattern))]
 
 
 async def _rows(
@@ -131,26 +91,46 @@ def _compared(
     recipe: Recipe,
     found: Mapping[bytes, Found],
     rows: Mapping[bytes, object | None],
-) -> Compared:
-    sights = {key: seen_of(recipe, each, rows.get(key)) for key, each in found.items()}
-    foreign = [key for key, seen in sights.items() if seen.sight is Sight.FOREIGN]
-    if not foreign:
-        return Compared(namespace.name, "ok", f"{len(found)} existing values are like what would be written")
-    fields = _fields(recipe, [(key, found[key], rows.get(key)) for key in foreign])
-    shown = _shown(fields) or f"{_word(foreign[0])}: {sights[foreign[0]].why}"
-    what = f"{len(foreign)} of {len(found)} existing values are not like ours: {shown}"
+) -> Sequence[Compared]:
+    """A line for the application's values that differ, a line for ours; one line if all are alike."""
+    pairs = [Pair(key, each, rows.get(key)) for key, each in found.items()]
+    sights = [seen_of(recipe, each.found, each.row).sight for each in pairs]
+    foreign = [each for each, sight in zip(pairs, sights, strict=True) if sight is Sight.FOREIGN]
+    ours = [each for each, sight in zip(pairs, sights, strict=True) if sight is Sight.OWN]
+    changed = [each for each in ours if likened(recipe, each.found, each.row).sight is Sight.FOREIGN]
+    said = [_foreign(namespace, recipe, foreign, len(found))] if foreign else []
+    said += [_changed(namespace, recipe, changed, len(found))] if changed else []
+    alike = f"{len(found)} existing values are like what would be written"
+    return said or [Compared(namespace.name, "ok", alike)]
+
+
+def _foreign(namespace: NamespaceSection, recipe: Recipe, foreign: Sequence[Pair], among: int) -> Compared:
+    shown, whys = _differing(recipe, foreign)
+    what = f"{len(foreign)} of {among} existing values are not like ours: {shown}"
     if namespace.value.foreign == "replace":
         return Compared(namespace.name, "note", what)
-    whys = [each.what for _, each in fields] or [sights[foreign[0]].why]
     return Compared(namespace.name, "wrong", f"{what}: {advice(*whys)}")
 
 
-def _fields(
-    recipe: Recipe, values: Sequence[tuple[bytes, Found, object | None]]
-) -> Sequence[tuple[bytes, kinds.Compared]]:
+def _changed(namespace: NamespaceSection, recipe: Recipe, ours: Sequence[Pair], among: int) -> Compared:
+    shown, _ = _differing(recipe, ours)
+    what = f"{len(ours)} of {among} existing values are ours, and would be written in another form"
+    return Compared(namespace.name, "note", f"{what}: {shown}: can the application read that?")
+
+
+def _differing(recipe: Recipe, pairs: Sequence[Pair]) -> tuple[str, Sequence[str]]:
+    """Both sides of the fields in which these values differ, and the differences in words."""
+    if fields := _fields(recipe, pairs):
+        return _shown(fields), [each.what for _, each in fields]
+    first = pairs[0]
+    why = likened(recipe, first.found, first.row).why
+    return f"{_word(first.key)}: {why}", [why]
+
+
+def _fields(recipe: Recipe, pairs: Sequence[Pair]) -> Sequence[tuple[bytes, kinds.Compared]]:
     """Each field that differs, with the first key in which it differs."""
     first: dict[str, tuple[bytes, kinds.Compared]] = {}
-    for key, found, row in values:
+    for key, found, row in pairs:
         for each in compared_with(recipe, found, row) or ():
             if each.what:
                 first.setdefault(each.field, (key, each))

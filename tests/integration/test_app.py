@@ -280,7 +280,9 @@ def test_explain_and_invalidate_know_the_declared_values(project, redis_url):
     said = project.updater("explain", "plain:7", "--app", "shop_caching:cache", "--connect").stdout
     assert "shop_caching:plain" in said
     assert '{"n":9,"name":"é"}' in said
-    assert "removed 1 of 1" in project.updater("invalidate", "plain:7", "--app", "shop_caching:cache").stdout
+    assert (
+        "invalidated 1 of 1" in project.updater("invalidate", "plain:7", "--app", "shop_caching:cache").stdout
+    )
     with redis.Redis.from_url(redis_url) as client:
         assert client.get("plain:7") is None
 

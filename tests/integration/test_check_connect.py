@@ -8,9 +8,12 @@ import pytest
 import redis
 from live.database import Database
 
+from cacheupdater.adapters.writer_redis.pauses import PAUSED
 from cacheupdater.cli import main
 from cacheupdater.local import kafka_topics
 from cacheupdater.service import connection_check
+from cacheupdater_client.protocol import fence
+from cacheupdater_client.protocol.fence import floor_name, lease_name
 
 _CONFIG = """\
 version: 1
@@ -306,6 +309,68 @@ def test_existing_values_are_shown_beside_what_would_be_written(check, redis_url
     assert all(word in said for word in words), said
 
 
+def written_by_us(client, key, value, form="json"):
+    """A load of ours writes it, as an updater's or a declared value's does."""
+    token = fence.token_of(*client.time())
+    args = fence.commit_args(token, [(key, value, 60_000)], form=form)
+    assert client.eval(fence.COMMIT.text, *args) == [fence.WRITTEN]
+
+
+def valued(rows):
+    """What is said of the values of the namespace product: state and text."""
+    return [(state, what) for part, name, state, what in rows if (part, name) == ("values", "product")]
+
+
+@pytest.mark.parametrize(
+    ("product", "words"),
+    [
+        ("table: products}, value: {encoding: hash", "they read as json, where hash would be written"),
+        ("table: products}, value: {encoding: msgpack", "they read as json, where msgpack would be written"),
+        ('sql: "SELECT id FROM products WHERE id IN :id"', 'name: "chair" -> gone'),
+        ('sql: "SELECT id, true AS name FROM products WHERE id IN :id"', 'name: "chair" -> true'),
+    ],
+)
+def test_values_of_ours_that_would_be_written_in_another_form_are_noted(
+    check, redis_url, pg_url, product, words
+):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (7, 'chair'), (8, 'table')")
+        written_by_us(client, b"product:7", b'{"id":7,"name":"chair"}')
+        code, rows = check(product=product)
+    what = f"1 of 1 existing values are ours, and would be written in another form: product:7: {words}"
+    assert valued(rows) == [("note", f"{what}: can the application read that?")]
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    "product",
+    ["table: products", 'sql: "SELECT id, name, length(name) AS letters FROM products WHERE id IN :id"'],
+)
+def test_values_of_ours_whose_rows_have_changed_or_grown_are_like_what_would_be_written(
+    check, redis_url, pg_url, product
+):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (7, 'armchair'), (8, NULL)")
+        written_by_us(client, b"product:7", b'{"id":7,"name":"chair"}')
+        written_by_us(client, b"product:8", b'{"id":8,"name":"table"}')
+        written_by_us(client, b"product:9", b'{"id":9,"name":"sold"}')
+        code, rows = check(product=product)
+    assert (code, valued(rows)) == (0, [("ok", "3 existing values are like what would be written")])
+
+
+def test_values_of_ours_and_of_the_application_are_told_apart(check, redis_url, pg_url):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (7, 'chair'), (8, 'table'), (9, 'bed')")
+        client.set("product:7", PICKLE)
+        for number in (8, 9):
+            written_by_us(client, b"product:%d" % number, b'{"id":%d,"name":"table"}' % number)
+        code, rows = check(product="table: products}, value: {encoding: hash")
+    (first, theirs), (second, ours) = valued(rows)
+    assert (code, first, second) == (78, "wrong", "note")
+    assert "1 of 3 existing values are not like ours: product:7: they read as pickle" in theirs
+    assert "2 of 3 existing values are ours, and would be written in another form: product:" in ours
+
+
 @pytest.mark.parametrize(
     ("key", "words"),
     [
@@ -333,6 +398,47 @@ def test_another_database_that_has_keys_is_named(check, redis_url):
     assert "no key begins like product: in database 1, and database 0 has keys" in noted(rows)["product"]
     with redis.Redis.from_url(redis_url.rpartition("/")[0] + "/1") as client:
         client.flushdb()
+
+
+@pytest.fixture
+def second(redis_url):
+    """The URL of another database of the same Redis."""
+    url = redis_url.rpartition("/")[0] + "/1"
+    yield url
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+
+
+NOTHING_YET = "no key begins like product: yet, so nothing was compared"
+
+
+def test_floors_of_an_earlier_check_in_another_database_are_nobodys_keys(check, redis_url, second):
+    assert check(cache=second)[0] == 0
+    with redis.Redis.from_url(second) as client:
+        assert client.keys()
+    code, rows = check()
+    assert (code, noted(rows)["product"]) == (0, NOTHING_YET)
+
+
+def test_what_updaters_keep_for_themselves_is_nobodys_keys(check, redis_url, second):
+    kept = [PAUSED, b"cacheupdater:fleet:shop:main", b"cacheupdater:feed:shop:product:main"]
+    kept += [lease_name(b"product:7"), floor_name(b"product:7"), b"{product:3}:kept"]
+    queue = f"{redis_url}?stream=product"  # its keys begin like {product:
+    for url in (redis_url, second):
+        with redis.Redis.from_url(url) as client:
+            client.mset(dict.fromkeys(kept, b"1"))
+    for cache in (redis_url, second):
+        code, rows = check(cache=cache, queue=queue)
+        assert (code, noted(rows)["product"]) == (0, NOTHING_YET)
+
+
+def test_a_database_with_a_key_of_the_application_among_many_of_ours_is_named(check, redis_url, second):
+    with redis.Redis.from_url(second) as client:
+        client.mset({floor_name(b"product:%d" % n): b"1" for n in range(5000)})
+        client.set("item:7", "a value")
+    code, rows = check()
+    assert code == 0
+    assert "in database 0, and database 1 has keys" in noted(rows)["product"]
 
 
 def test_values_that_shall_give_way_are_a_note(check, redis_url):

@@ -14,6 +14,7 @@ from live.updater_process import Updaters, config, eventually
 
 from cacheupdater.cli import main
 from cacheupdater_client import Redis
+from cacheupdater_client.protocol import fence
 
 HOLD = "40s"
 NAMESPACES = {
@@ -132,6 +133,23 @@ def test_a_value_that_no_updater_wrote(updater, application, session_redis_url):
     assert "reads as text, and the namespace writes json" in said
 
 
+def test_a_value_that_we_wrote_in_another_encoding_is_called_ours(updater, session_redis_url):
+    with redis.Redis.from_url(session_redis_url) as plain:
+        entry = (b"dear:earlier", {b"slot": b"earlier"}, 60_000)
+        token = fence.token_of(*plain.time())
+        args = fence.commit_args(token, [entry], form="hash")
+        assert plain.eval(fence.COMMIT.text, *args) == [fence.WRITTEN]
+        said = because(updater, "dear:earlier", "--connect")
+        assert (
+            "reads as hash, and the namespace writes json: it is ours, so its next refresh replaces it"
+            in said
+        )
+        assert "left alone" not in said
+        plain.delete("dear:earlier")
+        plain.set("dear:earlier", "the application's", ex=60)
+        assert "such a value is left alone" in because(updater, "dear:earlier")
+
+
 def test_a_value_writes_nothing_on_the_terminal_but_its_text(updater, session_redis_url):
     with redis.Redis.from_url(session_redis_url) as plain:
         plain.set("dear:bell", "one\ntwo \x1b[2J\x07", ex=60)
@@ -141,9 +159,23 @@ def test_a_value_writes_nothing_on_the_terminal_but_its_text(updater, session_re
 
 def test_a_value_can_be_removed_by_hand(updater, application, session_redis_url):
     eventually(lambda: application.get("banner:gone"))
-    assert command(updater, "invalidate", "banner:gone", "banner:never") == (0, "removed 2 of 2\n", "")
+    said = "invalidated 2 of 2\n"
+    assert command(updater, "invalidate", "banner:gone", "banner:never") == (0, said, "")
     with redis.Redis.from_url(session_redis_url) as plain:
         assert plain.get("banner:gone") is None
+
+
+@pytest.mark.parametrize("key", ["nobody:55", "broken:seven"])
+def test_a_key_of_no_namespace_is_named_when_it_is_invalidated(updater, session_redis_url, key):
+    with redis.Redis.from_url(session_redis_url) as plain:
+        plain.set(key, "old")
+        code, said, why = command(updater, "invalidate", key, "banner:never")
+        assert (code, said) == (0, "invalidated 2 of 2\n")
+        assert why == (
+            f"cacheupdater: {key} is of no namespace, so no updater fills it again:"
+            " is it spelled as the application names it?\n"
+        )
+        assert plain.get(key) is None
 
 
 def test_a_value_that_redis_does_not_remove_is_named(updaters, redis_server):
@@ -155,7 +187,7 @@ def test_a_value_that_redis_does_not_remove_is_named(updaters, redis_server):
         url = redis_server.url.replace("redis://", "redis://operator:pass@")
         nobody = updaters.make(config(url, SOURCES, NAMESPACES))
         code, said, why = command(nobody, "invalidate", "banner:home", "banner:away")
-        assert (code, said) == (70, "removed 1 of 2\n")
+        assert (code, said) == (70, "invalidated 1 of 2\n")
         assert "banner:away was not removed: NOPERM" in why
         assert admin.mget("banner:home", "banner:away") == [None, b"old"]
 

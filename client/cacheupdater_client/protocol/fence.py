@@ -135,7 +135,8 @@ def floor_of(text: bytes) -> int | None:
     return int(text) if len(text) <= FLOOR_DIGITS and text.isdigit() and not text.startswith(b"0") else None
 
 
-_FLOOR = b"__crs:{"  # how the names of all floors begin
+_BESIDE = b"__crs:"  # how the names of all keys begin that stand beside values
+_FLOOR = _BESIDE + b"{"  # how the names of all floors begin
 _CRCS = 65536
 _SLOTS = 16384
 _LETTERS = b"@ABCDEFGHIJKLMNO"
@@ -167,9 +168,9 @@ def floor_name(key: bytes) -> bytes:
     return floor_names([key])[0]
 
 
-def is_floor(name: bytes) -> bool:
-    """Whether a key of Redis is the floor of another, or its lease."""
-    return name.startswith(_FLOOR)
+def is_beside(name: bytes) -> bool:
+    """Whether a key of Redis is the floor of another, or its lease, or what we keep beside these."""
+    return name.startswith(_BESIDE)
 
 
 _SIGN_AT = len(_FLOOR) + 5  # behind the four letters and the brace

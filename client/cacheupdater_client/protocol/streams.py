@@ -191,6 +191,11 @@ def keys_of(stream: str, partition: int) -> tuple[str, str, str]:
     return record, f"{record}:touches", f"{record}:kept"
 
 
+def is_key_of(stream: str, name: bytes) -> bool:
+    """Whether a key of Redis is the roster of these streams, or of one of their partitions."""
+    return name == roster_key(stream).encode() or name.startswith(f"{{{stream}:".encode())
+
+
 def is_kept(pack: bytes) -> bool:
     """Whether a pack holds changes or misses, by two of its bytes, without decoding it."""
     return pack[1:3] in _KEPT

@@ -91,3 +91,10 @@ def test_all_of_them_take_as_many_calls_as_they_need(updater, run):
 def test_a_command_without_a_sense_is_bad_usage(updater, run, arguments):
     assert run(*arguments)[0] == 2
     assert updater.asked == []
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_list_of_no_namespace_is_refused_with_the_names_that_there_are(updater, run, output):
+    said = "cacheupdater: no namespace is called baner; there are: banner\n"
+    assert run("list", "baner", "-o", output) == (78, "", said)
+    assert updater.asked == []

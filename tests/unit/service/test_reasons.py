@@ -9,9 +9,11 @@ DECLARED = {
     "pattern": "product:{id:int}",
     "fits": True,
     "encoding": "json",
+    "form": "json",
     "foreign": "keep",
 }
-REDIS = {"type": "string", "reads_as": "json", "ttl": 200.0, "age": 12.0}
+REDIS = {"type": "string", "reads_as": "json", "ttl": 200.0, "age": 12.0, "wrote": "json"}
+FOREIGN = {**REDIS, "reads_as": "pickle", "wrote": None}
 KNOWN = {"worth": 0.5, "price": 0.1, "reads": 2.0, "changes": 0.1}
 UPDATER = {
     "accepting": True,
@@ -85,11 +87,19 @@ def said(*, declared=(), redis=(), updater=(), row=None):
         ({"redis": {"age": None}}, "No floor stands beside the value"),
         ({"redis": {"ttl": None}}, "never expires"),
         (
-            {"redis": {"reads_as": "pickle"}},
+            {"redis": {"reads_as": "pickle", "wrote": None}},
             "reads as pickle, and the namespace writes json: such a value is left",
         ),
         (
-            {"redis": {"reads_as": "pickle"}, "declared": {"foreign": "replace"}},
+            {"redis": {"reads_as": "hash", "wrote": "hash"}},
+            "reads as hash, and the namespace writes json: it is ours, so its next refresh replaces it. A load",
+        ),
+        (
+            {"declared": {"encoding": "msgpack", "form": "msgpack"}},
+            "reads as json, and the namespace writes msgpack: it is ours, so its next refresh replaces it. A load",
+        ),
+        (
+            {"redis": {"reads_as": "pickle", "wrote": None}, "declared": {"foreign": "replace"}},
             "reads as pickle, and the namespace writes json: its next refresh replaces it",
         ),
         ({"row": {"exists": False, "same": False}}, "Its source has no such row. It is old"),
@@ -105,12 +115,17 @@ def test_each_cause_has_its_sentence(facts, sentence):
 
 
 def test_a_value_that_is_left_alone_is_neither_called_old_nor_promised_a_refresh():
-    assert because(DECLARED, {**REDIS, "reads_as": "pickle"}, UPDATER, {"exists": True, "same": False}) == [
+    assert because(DECLARED, FOREIGN, UPDATER, {"exists": True, "same": False}) == [
         (
             "The value reads as pickle, and the namespace writes json: such a value is left alone, unless"
             " `value.foreign: replace` says otherwise."
         )
     ]
+
+
+def test_a_value_of_ours_in_another_form_is_not_compared_with_the_row():
+    text = said(redis={"reads_as": "hash", "wrote": "hash"}, row={"exists": True, "same": False})
+    assert "It is old" not in text
 
 
 def test_a_key_of_a_namespace_that_is_left_alone_is_promised_no_refresh():

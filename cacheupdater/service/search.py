@@ -1,0 +1,101 @@
+"""Searches Redis for an application's keys, for `cacheupdater check --connect`.
+
+`side_by_side` makes one `Search`, and asks it for some keys of each namespace, or where they may be if there are none. It writes
+nothing, and reads no values. What updaters keep for themselves does not count: an earlier `check --connect` leaves floors behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cacheupdater.config.queues import StreamsQueueConfig
+from cacheupdater.errors import Unavailable
+from cacheupdater.redis_record import PREFIX
+from cacheupdater_client.protocol.fence import is_beside
+from cacheupdater_client.protocol.streams import is_key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cacheupdater.adapters.glance_redis import Glance
+    from cacheupdater.config.queues import QueueConfig
+    from cacheupdater_client.protocol.patterns import Pattern
+
+SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan may meet none of them early
+
+
+class Search:
+    """The keys of one Redis."""
+
+    def __init__(self, glance: Glance, queue: QueueConfig) -> None:
+        """The streams of `queue` may lie in the same Redis."""
+        self._glance = glance
+        self._stream = queue.address.stream if isinstance(queue, StreamsQueueConfig) else None
+        self._elsewhere: tuple[int, Sequence[int]] | None = None
+
+    async def some(self, pattern: Pattern, most: int) -> Sequence[bytes]:
+        """Some keys that fit this pattern."""
+        keys: list[bytes] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SEARCH_S):
+                async for key in self._glance.keys(pattern.prefix):
+                    if pattern.parse(key) is not None and key not in keys:
+                        keys.append(key)
+                    if len(keys) >= most:
+                        break
+        return keys
+
+    async def astray(self, pattern: Pattern) -> str:
+        """Where the application's keys may be, if no key fits the pattern."""
+        prefix = _word(pattern.prefix)
+        key = await self._first(pattern.prefix)
+        if key and key.startswith(pattern.prefix):
+            return f"keys begin like {prefix}, and none fits {pattern.text}, such as {_word(key)}"
+        if key:
+            return (
+                f"no key begins like {prefix}, but some hold it, such as {_word(key)}:"
+                " does the application put a prefix before its keys?"
+            )
+        if self._elsewhere is None:  # it is the same for all namespaces
+            self._elsewhere = await self._databases()
+        ours, others = self._elsewhere
+        if not others:
+            return f"no key begins like {prefix} yet, so nothing was compared"
+        numbers = ", ".join(map(str, others))
+        which = f"database {numbers} has" if len(others) == 1 else f"databases {numbers} have"
+        return (
+            f"no key begins like {prefix} in database {ours}, and {which} keys:"
+            " does cache.url name the application's?"
+        )
+
+    async def _first(self, prefix: bytes) -> bytes | None:
+        """A key that begins with this prefix; if there is none, a key that holds it."""
+        held = None
+        with suppress(TimeoutError, Unavailable):
+            async with asyncio.timeout(SEARCH_S):
+                async for key in self._glance.keys(prefix, within=True):
+                    if key.startswith(prefix):
+                        return key
+                    held = held or (key if self._is_the_applications(key) else None)
+        return held
+
+    async def _databases(self) -> tuple[int, Sequence[int]]:
+        """The number of our database, and of those others in which an application's key is found in time."""
+        used: list[int] = []
+        ours, others = await self._glance.databases()
+        with suppress(TimeoutError, Unavailable):
+            async with asyncio.timeout(SEARCH_S):
+                for each in others:
+                    used += [each] if await self._glance.holds(each, self._is_the_applications) else []
+        return ours, used
+
+    def _is_the_applications(self, key: bytes) -> bool:
+        """Not a floor, not a record of fleets and feeds, not a stream of hints."""
+        ours = is_beside(key) or key.startswith(PREFIX.encode())
+        return not (ours or (self._stream is not None and is_key_of(self._stream, key)))
+
+
+def _word(key: bytes) -> str:
+    return key.decode(errors="replace")
