@@ -40,19 +40,20 @@ WITH RECURSIVE watched AS (
   UNION
   SELECT types.of, t.typbasetype FROM types JOIN pg_type t ON t.oid = types.kind WHERE t.typbasetype <> 0
 ), leaves AS (
-  SELECT c.root, l.relkind, l.relreplident, ARRAY(
+  SELECT c.root, n.nspname, l.relname, l.relkind, l.relreplident, ARRAY(
     SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = l.oid AND a.attnum = ANY(i.indkey) WHERE i.indrelid = l.oid
     AND CASE l.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END) AS key
   FROM (SELECT relation AS root, relation AS leaf FROM watched
         UNION SELECT relation, t.relid FROM watched, pg_partition_tree(relation) t WHERE t.isleaf) c
-  JOIN pg_class l ON l.oid = c.leaf AND l.relkind <> 'p'
+  JOIN pg_class l ON l.oid = c.leaf AND l.relkind <> 'p' JOIN pg_namespace n ON n.oid = l.relnamespace
 )
 SELECT w.written, n.nspname, c.relname, c.relkind = 'p', c.relkind IN ('r', 'p') AND c.relpersistence = 'p', c.oid::bigint,
        ARRAY(SELECT a.attname::text FROM pg_attribute a
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
        ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
              AND NOT EXISTS (SELECT FROM leaves l WHERE l.root = c.oid AND l.relreplident <> 'f' AND a.attname <> ALL(l.key))),
-       EXISTS (SELECT FROM leaves l WHERE l.root = c.oid AND l.relkind = 'r' AND l.relreplident <> 'f' AND l.key = '{}'),
+       ARRAY(SELECT ARRAY[l.nspname::text, l.relname::text] FROM leaves l
+             WHERE l.root = c.oid AND l.relkind = 'r' AND l.relreplident <> 'f' AND l.key = '{}' ORDER BY 1),
        (SELECT jsonb_object_agg(of, kind) FROM types
         WHERE kind <> of AND NOT EXISTS (SELECT FROM pg_type t WHERE t.oid = types.kind AND t.typbasetype <> 0))
 FROM watched w LEFT JOIN pg_class c ON c.oid = w.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -90,7 +91,9 @@ class Known(NamedTuple):
     oid: int
     columns: Sequence[str]  # those that a publication can tell
     identifying: Sequence[str]  # columns that are told of a deleted row, and of a row whose identity changes
-    refuses: bool  # no identity at all: once published, PostgreSQL refuses updates and deletes
+    # schema and name of what has no identity at all: once published, PostgreSQL refuses its updates and deletes. The table, or
+    # those of its partitions
+    refusing: Sequence[tuple[str, str]]
 
     @property
     def told(self) -> str:

@@ -14,6 +14,7 @@ from cacheupdater.adapters.feed_replication import catalogue, failures, lacking,
 from cacheupdater.adapters.feed_replication.catalogue import quoted
 from cacheupdater.adapters.feed_replication.connections import Questions, driver
 from cacheupdater.adapters.feed_replication.lacking import Found, Server
+from cacheupdater.adapters.feed_replication.settings import user_of
 from cacheupdater.errors import Misconfigured, Unavailable
 
 if TYPE_CHECKING:
@@ -65,8 +66,12 @@ class ReplicationInstallation:
         return statements
 
     async def script(self) -> Sequence[str]:
-        """All statements of `install`, from version 13 on."""
-        return lacking.steps(None, self._settings)
+        """What is missing, also what `install` wants of a person first; all of it if the database is away."""
+        try:
+            found = await self._found()
+        except Unavailable as e:
+            return lacking.unseen_script(self._settings, user_of(self._settings), str(e))
+        return lacking.script(found, self._settings)
 
     async def removal(self) -> Sequence[str]:
         """What drops slot and publication, as far as they are there."""
