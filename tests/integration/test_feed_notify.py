@@ -384,6 +384,8 @@ async def test_a_script_run_by_a_person_serves_a_reader_without_rights(world):
     for statement in await theirs.installation.script():
         await world.run(statement)
     assert await theirs.installation.lacks() == []
+    with pytest.raises(Misconfigured, match=r"the user lacks a right .* changes remove --print"):
+        await theirs.installation.remove()
     reader = Reading(theirs.feed(), confirms=True)
     await world.run("INSERT INTO items VALUES (7, 0)")
     await reader.until_ids(7)

@@ -660,6 +660,19 @@ async def test_a_user_without_rights_is_told_what_to_grant(world):
     await world.run(f"DROP ROLE {role}")
 
 
+async def test_a_user_who_may_not_install_or_remove_is_told_which_command_shows_the_statements(world):
+    role = f"clerk_{world.settings.slot}"
+    await world.run(f"CREATE ROLE {role} LOGIN")
+    own = installation_of(world, url=world.url.replace("postgres@", f"{role}@"))
+    with pytest.raises(Misconfigured, match="`cacheupdater changes remove --print` shows the statements"):
+        await own.remove()
+    await world.run("DROP PUBLICATION cacheupdater", f"ALTER ROLE {role} REPLICATION")
+    with pytest.raises(Misconfigured, match="`cacheupdater changes install --print` shows the statements"):
+        await own.install()
+    await own.close()
+    await world.run(f"DROP ROLE {role}")
+
+
 async def test_a_server_that_does_not_replicate_logically_is_told_what_to_set(pg_url):
     world = ReplicationWorld(pg_url)
     await world.run("CREATE TABLE items (id bigint PRIMARY KEY, shelf int)")

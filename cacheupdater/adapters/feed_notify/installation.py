@@ -53,7 +53,7 @@ class NotifyInstallation:
 
     async def remove(self) -> Sequence[str]:
         """As the port says. Removes the triggers of tables too that are watched no more."""
-        async with self._asking() as connection:
+        async with self._asking("remove") as connection:
             statements = await self._removal(connection)
             await _run(connection, statements)
             return statements
@@ -78,12 +78,12 @@ class NotifyInstallation:
         """As the port says: each question has had a connection of its own."""
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[Connection]:
+    async def _asking(self, command: str = "install") -> AsyncIterator[Connection]:
         connection = await connected(self._settings)
         try:
             yield connection
         except FOREIGN as e:
-            raise of_server(e) from None
+            raise of_server(e, command=command) from None
         finally:
             connection.terminate()
 

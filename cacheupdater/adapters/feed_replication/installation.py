@@ -53,7 +53,7 @@ class ReplicationInstallation:
         if hindrance is not None:
             raise Misconfigured("; ".join([hindrance.what, *hindrance.sql]))
         statements = lacking.steps(found, self._settings)
-        await self._run(statements)
+        await self._run(statements, "install")
         return statements
 
     async def remove(self) -> Sequence[str]:
@@ -62,7 +62,7 @@ class ReplicationInstallation:
         if there is not None and there.active:
             raise Unavailable(f"a process reads the slot {self._settings.slot}: stop the updaters first")
         statements = await self._dropped(there)
-        await self._run(statements)
+        await self._run(statements, "remove")
         return statements
 
     async def script(self) -> Sequence[str]:
@@ -105,9 +105,9 @@ class ReplicationInstallation:
             await catalogue.slot(self._questions, settings.slot),
         )
 
-    async def _run(self, statements: Sequence[str]) -> None:
+    async def _run(self, statements: Sequence[str], command: str) -> None:
         for statement in statements:
             try:
                 await self._questions.ask(statement, deadline=slot.MAKE_S)
             except driver().Error as e:
-                raise failures.of_server(e) from None
+                raise failures.of_server(e, command=command) from None
