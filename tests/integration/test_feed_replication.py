@@ -660,6 +660,26 @@ async def test_a_user_without_rights_is_told_what_to_grant(world):
     await world.run(f"DROP ROLE {role}")
 
 
+async def test_a_table_in_a_schema_that_the_user_may_not_use_is_named_with_the_right_that_is_missing(world):
+    role = f"clerk_{world.settings.slot}"
+    await world.run(
+        f"CREATE ROLE {role} LOGIN REPLICATION", "CREATE SCHEMA far", "CREATE TABLE far.off (id int)"
+    )
+    url = world.url.replace("postgres@", f"{role}@")
+    own = installation_of(world, url=url, watched=[Watched("far.off", ("id",)), Watched("no.where", ("id",))])
+    lacks = [lack.what for lack in await own.lacks() if lack.grave]
+    assert [what.partition(",")[0] for what in lacks] == [
+        "there is no table far.off",
+        "there is no table no.where",
+    ]
+    with pytest.raises(
+        Misconfigured, match=r"no table far\.off, or the user does not see it: .* GRANT USAGE ON SCHEMA"
+    ):
+        await own.script()
+    await own.close()
+    await world.run(f"DROP ROLE {role}")
+
+
 async def test_a_user_who_may_not_install_or_remove_is_told_which_command_shows_the_statements(world):
     role = f"clerk_{world.settings.slot}"
     await world.run(f"CREATE ROLE {role} LOGIN")

@@ -32,9 +32,12 @@ FROM pg_replication_slots WHERE slot_name = %s
 """
 # A table without a schema is looked up in the search path of our user, as the statements of loads are. Domains are told by
 # their own OIDs, so the types beneath them come along. What is told of an old row depends on the partition that holds it.
+# to_regclass fails in a schema that we may not use.
 _TABLES = """
 WITH RECURSIVE watched AS (
-  SELECT written, to_regclass(written) AS relation FROM unnest(%s::text[]) written
+  SELECT written, CASE WHEN array_length(parse_ident(written), 1) = 1
+       OR has_schema_privilege(to_regnamespace(quote_ident((parse_ident(written))[1])), 'USAGE') THEN to_regclass(written) END AS relation
+  FROM unnest(%s::text[]) written
 ), types AS (
   SELECT a.atttypid AS of, a.atttypid AS kind FROM watched w JOIN pg_attribute a ON a.attrelid = w.relation AND a.attnum > 0
   UNION

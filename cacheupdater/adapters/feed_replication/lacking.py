@@ -137,7 +137,9 @@ def _of_server(found: Found) -> Iterator[Lack]:
 def _of_tables(tables: Tables, settings: Settings) -> Iterator[Lack]:
     for watched in settings.watched:
         if watched in tables.missing:
-            yield Lack(f"there is no table {watched.table}, or the user does not see it")
+            yield Lack(
+                f"there is no table {watched.table}, or the user does not see it: if it is there, GRANT USAGE ON SCHEMA shows it"
+            )
     for table in tables.known:
         if not table.publishable:
             yield Lack(
