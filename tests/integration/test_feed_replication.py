@@ -698,6 +698,7 @@ async def test_a_server_that_does_not_replicate_logically_is_told_what_to_set(pg
     await world.run("CREATE TABLE items (id bigint PRIMARY KEY, shelf int)")
     own = installation_of(world)
     assert any("wal_level" in lack.what for lack in await own.lacks())
+    assert "ALTER SYSTEM SET wal_level = 'logical'" in (await own.script())[0]
     with pytest.raises(Misconfigured, match="wal_level"):
         await own.install()
     await own.close()
