@@ -131,7 +131,8 @@ class Installable(Protocol):
         ...
 
     async def script(self) -> Sequence[str]:
-        """The statements of `install`, for a person to run. Needs no connection where the database need not be asked."""
+        """What makes what is missing, for a person to run from top to bottom. A statement may have comments (`-- …`) on lines
+        before it. Never stops the application's writes."""
         ...
 
     async def removal(self) -> Sequence[str]:

@@ -39,6 +39,7 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
         yield ("cache", "url"), str(e)
     yield from unusable(config)
     yield from _of_brokers(config)
+    yield from _of_slots(config)
     broken: set[str] = set()
     for source in config.sources.values():
         try:
@@ -79,6 +80,14 @@ def _of_brokers(config: Config) -> Iterator[tuple[Path, str]]:
         feed = source.changes and source.changes.debezium
         if feed and (problem := _kafka_problem(broker.parse_cluster(feed.url))):
             yield ("sources", name, "changes", "debezium", "url"), problem
+
+
+def _of_slots(config: Config) -> Iterator[tuple[Path, str]]:
+    """The driver of feeds that are used: it is not the driver of the loads."""
+    for name, source in config.sources.items():
+        used = name in config.fed and source.changes and source.changes.replication
+        if used and find_spec("psycopg2") is None:
+            yield ("sources", name, "changes"), "needs psycopg2: pip install 'cacheupdater[replication]'"
 
 
 def _depot_problem(queue: SqlQueueConfig) -> str:

@@ -384,6 +384,8 @@ async def test_a_script_run_by_a_person_serves_a_reader_without_rights(world):
     for statement in await theirs.installation.script():
         await world.run(statement)
     assert await theirs.installation.lacks() == []
+    with pytest.raises(Misconfigured, match=r"the user lacks a right .* changes remove --print"):
+        await theirs.installation.remove()
     reader = Reading(theirs.feed(), confirms=True)
     await world.run("INSERT INTO items VALUES (7, 0)")
     await reader.until_ids(7)
@@ -409,6 +411,17 @@ async def test_what_cannot_be_told_is_refused(world, watched, what):
     assert what in next(lack.what for lack in await other.lacks() if lack.grave)
     with pytest.raises(Misconfigured, match=what):
         await other.install()
+    with pytest.raises(Misconfigured, match=what):
+        await other.script()
+
+
+async def test_a_table_in_a_schema_that_the_user_may_not_use_is_named_with_the_right_that_is_missing(world):
+    await world.run("CREATE ROLE clerk LOGIN", "CREATE SCHEMA far", "CREATE TABLE far.off (id int)")
+    url = world.url.replace("//postgres@", "//clerk@")
+    theirs = NotifyInstallation(NotifySettings(url, [Watched("far.off", ("id",))]))
+    with pytest.raises(Misconfigured, match=r"no table far\.off, or .* not see it: .* GRANT USAGE ON SCHEMA"):
+        await theirs.script()
+    await world.run("DROP ROLE clerk")
 
 
 async def test_two_groups_with_outboxes_of_their_own_do_not_take_from_each_other(world, read):

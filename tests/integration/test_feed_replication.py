@@ -514,22 +514,40 @@ async def test_install_makes_what_is_missing_once_and_remove_leaves_no_trace(log
     await more.close()
 
 
-async def test_the_script_makes_the_same(logical_pg_url):
+async def test_the_script_makes_the_same_and_then_is_empty(logical_pg_url):
     world = ReplicationWorld(logical_pg_url)
     own = installation_of(world)
-    await world.run("CREATE TABLE items (id bigint PRIMARY KEY, shelf int)", *await own.script())
+    await world.run("CREATE TABLE items (id bigint PRIMARY KEY, shelf int)")
+    script = await own.script()
+    assert len(script) == 2
+    assert 'FOR TABLE "public"."items"' in script[0], "as `lacks` writes it"
+    await world.run(*script)
     assert [lack for lack in await own.lacks() if lack.grave] == []
+    assert await own.script() == await own.install() == []
     await own.close()
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        "CREATE TABLE items (id bigint NOT NULL UNIQUE, shelf int)",
-        "CREATE TABLE items (id bigint PRIMARY KEY, shelf int); ALTER TABLE items REPLICA IDENTITY NOTHING",
-        "CREATE TABLE items (id int, shelf int) PARTITION BY RANGE (id); CREATE TABLE items_1 PARTITION OF items DEFAULT",
-    ],
-)
+async def test_the_script_of_another_table_adds_it_to_what_is_there(world):
+    own = installation_of(world, watched=(*world.settings.watched, Watched("notes", ("id",))))
+    await world.run("CREATE TABLE notes (id bigint NOT NULL)")
+    script = await own.script()
+    assert [statement.splitlines()[-1] for statement in script] == [
+        'ALTER TABLE "public"."notes" REPLICA IDENTITY FULL',
+        'ALTER PUBLICATION "cacheupdater" ADD TABLE "public"."notes"',
+    ]
+    await world.run(*script)
+    assert await own.script() == []
+    await own.close()
+
+
+NO_IDENTITY = [
+    "CREATE TABLE items (id bigint NOT NULL UNIQUE, shelf int)",
+    "CREATE TABLE items (id bigint PRIMARY KEY, shelf int); ALTER TABLE items REPLICA IDENTITY NOTHING",
+    "CREATE TABLE items (id int, shelf int) PARTITION BY RANGE (id); CREATE TABLE items_1 PARTITION OF items DEFAULT",
+]
+
+
+@pytest.mark.parametrize("table", NO_IDENTITY)
 async def test_a_table_whose_updates_would_fail_once_published_is_refused(logical_pg_url, table):
     world = ReplicationWorld(logical_pg_url)
     await world.run(*table.split(";"))
@@ -537,6 +555,61 @@ async def test_a_table_whose_updates_would_fail_once_published_is_refused(logica
     with pytest.raises(Misconfigured, match="REPLICA IDENTITY FULL"):
         await own.install()
     assert await world.run("SELECT 1 FROM pg_publication") == []
+    await own.close()
+
+
+@pytest.mark.parametrize("printed_by", ["script", "lacks"])
+@pytest.mark.parametrize("table", NO_IDENTITY)
+async def test_no_write_fails_after_any_statement_that_people_are_shown(logical_pg_url, table, printed_by):
+    world = ReplicationWorld(logical_pg_url)
+    await world.run(*table.split(";"), "INSERT INTO items VALUES (1, 0)")
+    own = installation_of(world)
+    if printed_by == "script":
+        statements = await own.script()
+    else:
+        statements = [statement for lack in await own.lacks() if lack.grave for statement in lack.sql]
+    for statement in statements:
+        await world.run(statement, "UPDATE items SET shelf = shelf + 1", "DELETE FROM items WHERE id = 2")
+    assert [lack for lack in await own.lacks() if lack.grave] == []
+    await own.close()
+
+
+async def test_a_script_says_what_each_statement_for_a_person_mends_in_comments_alone(logical_pg_url):
+    odd = 'odd"\n; DROP TABLE items --'
+    world = ReplicationWorld(logical_pg_url, Watched(odd, ("id",)))
+    name = odd.replace('"', '""')
+    await world.run("CREATE TABLE items (id bigint)", f'CREATE TABLE "{name}" (id bigint)')
+    own = installation_of(world)
+    script = await own.script()
+    assert script[0].startswith("-- table public.odd")
+    assert "no replica identity" in script[0]
+    assert script[0].splitlines()[1] == f'ALTER TABLE "public"."{name.splitlines()[0]}'
+    await world.run(*script, "SELECT 1 FROM items")
+    await own.close()
+
+
+async def test_what_no_statement_mends_is_refused_and_no_script_is_shown(world):
+    own = installation_of(world, watched=(Watched("nowhere", ("id",)),))
+    with pytest.raises(Misconfigured, match="there is no table nowhere"):
+        await own.script()
+    await own.close()
+
+
+async def test_the_script_of_a_database_that_is_away_is_whole_and_names_the_tables_to_look_at_first():
+    url = "postgresql+asyncpg://clerk:geheim@127.0.0.1:1/d"
+    own = ReplicationInstallation(
+        Settings(url, "p", "s", [Watched("items", ("id",)), Watched("a.b", ("id",))])
+    )
+    role, publication, slot = await own.script()
+    assert role.splitlines()[-1] == 'ALTER ROLE "clerk" REPLICATION'
+    assert role.startswith("-- the database cannot be reached")
+    comment, made = publication.splitlines()
+    assert comment.startswith(
+        "-- first give each of these tables a primary key, or another REPLICA IDENTITY: items, a.b"
+    )
+    assert made.startswith('CREATE PUBLICATION "p" FOR TABLE "items", "a"."b"')
+    assert slot == "SELECT pg_create_logical_replication_slot('s', 'pgoutput')"
+    assert "geheim" not in f"{role}{publication}{slot}"
     await own.close()
 
 
@@ -591,6 +664,7 @@ async def test_a_user_without_rights_is_told_what_to_grant(world):
     own = installation_of(world, url=url)
     [lack] = [lack for lack in await own.lacks() if lack.grave]
     assert lack.sql == [f'ALTER ROLE "{role}" REPLICATION']
+    assert (await own.script())[0].splitlines()[-1:] == lack.sql
     refused = ReplicationFeed(world.settings._replace(url=url))
     with pytest.raises(Misconfigured, match="REPLICATION"):
         await refused.start()
@@ -603,11 +677,45 @@ async def test_a_user_without_rights_is_told_what_to_grant(world):
     await world.run(f"DROP ROLE {role}")
 
 
+async def test_a_table_in_a_schema_that_the_user_may_not_use_is_named_with_the_right_that_is_missing(world):
+    role = f"clerk_{world.settings.slot}"
+    await world.run(
+        f"CREATE ROLE {role} LOGIN REPLICATION", "CREATE SCHEMA far", "CREATE TABLE far.off (id int)"
+    )
+    url = world.url.replace("postgres@", f"{role}@")
+    own = installation_of(world, url=url, watched=[Watched("far.off", ("id",)), Watched("no.where", ("id",))])
+    lacks = [lack.what for lack in await own.lacks() if lack.grave]
+    assert [what.partition(",")[0] for what in lacks] == [
+        "there is no table far.off",
+        "there is no table no.where",
+    ]
+    with pytest.raises(
+        Misconfigured, match=r"no table far\.off, or the user does not see it: .* GRANT USAGE ON SCHEMA"
+    ):
+        await own.script()
+    await own.close()
+    await world.run(f"DROP ROLE {role}")
+
+
+async def test_a_user_who_may_not_install_or_remove_is_told_which_command_shows_the_statements(world):
+    role = f"clerk_{world.settings.slot}"
+    await world.run(f"CREATE ROLE {role} LOGIN")
+    own = installation_of(world, url=world.url.replace("postgres@", f"{role}@"))
+    with pytest.raises(Misconfigured, match="`cacheupdater changes remove --print` shows the statements"):
+        await own.remove()
+    await world.run("DROP PUBLICATION cacheupdater", f"ALTER ROLE {role} REPLICATION")
+    with pytest.raises(Misconfigured, match="`cacheupdater changes install --print` shows the statements"):
+        await own.install()
+    await own.close()
+    await world.run(f"DROP ROLE {role}")
+
+
 async def test_a_server_that_does_not_replicate_logically_is_told_what_to_set(pg_url):
     world = ReplicationWorld(pg_url)
     await world.run("CREATE TABLE items (id bigint PRIMARY KEY, shelf int)")
     own = installation_of(world)
     assert any("wal_level" in lack.what for lack in await own.lacks())
+    assert "ALTER SYSTEM SET wal_level = 'logical'" in (await own.script())[0]
     with pytest.raises(Misconfigured, match="wal_level"):
         await own.install()
     await own.close()

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from cacheupdater.adapters.feed_notify.settings import Connection
     from cacheupdater.feed_ports import Watched
 
+# to_regclass fails in a schema that we may not use
 _TABLE = """
 SELECT n.nspname, c.relname, c.relkind::text AS kind,
   ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) AS columns,
   (SELECT jsonb_object_agg(attname, CASE t.typbasetype WHEN 0 THEN t.oid ELSE t.typbasetype END::regtype)::text
    FROM pg_attribute JOIN pg_type t ON t.oid = atttypid WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) AS types
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = CASE WHEN array_length(parse_ident($1), 1) = 1
+  OR has_schema_privilege(to_regnamespace(quote_ident((parse_ident($1))[1])), 'USAGE') THEN to_regclass($1) END
 """
 _OWN = """
 SELECT p.oid::bigint AS oid, p.proname::text AS name, p.prosrc AS body, p.prosecdef AS definer FROM pg_proc p

@@ -17,13 +17,13 @@ _OURS = {"55P03": "others hold the same table for longer than this waits"}
 _GONE = ("42P01", "42703", "3F000", "42883")
 
 
-def of_server(error: BaseException) -> CacheUpdaterError:
-    """Our error for one of asyncpg's, or of the system's."""
+def of_server(error: BaseException, *, command: str = "install") -> CacheUpdaterError:
+    """Our error for one of asyncpg's, or of the system's. `command` of `changes` shows the statements that the user may not run."""
     code = str(getattr(error, "sqlstate", None) or "")
     what = f"{type(error).__name__} {code}".strip()
     if code == "42501":
         return Misconfigured(
-            f"the user lacks a right ({what}): `cacheupdater changes install --print` shows the statements for one who has it"
+            f"the user lacks a right ({what}): `cacheupdater changes {command} --print` shows the statements for one who has it"
         )
     if code in _GONE:
         return Misconfigured(

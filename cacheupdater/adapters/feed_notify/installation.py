@@ -44,16 +44,14 @@ class NotifyInstallation:
         """As the port says."""
         async with self._asking() as connection:
             lacks = await self._lacks(connection)
-            hindrance = next((lack for lack in lacks if lack.grave and not lack.sql), None)
-            if hindrance is not None:
-                raise Misconfigured(hindrance.what)
+            _refuse_hindrances(lacks)
             statements = [statement for lack in lacks for statement in lack.sql]
             await _run(connection, statements)
             return statements
 
     async def remove(self) -> Sequence[str]:
         """As the port says. Removes the triggers of tables too that are watched no more."""
-        async with self._asking() as connection:
+        async with self._asking("remove") as connection:
             statements = await self._removal(connection)
             await _run(connection, statements)
             return statements
@@ -61,6 +59,7 @@ class NotifyInstallation:
     async def script(self) -> Sequence[str]:
         """As the port says. The database is asked which schema a table is in."""
         async with self._asking() as connection:
+            _refuse_hindrances(await self._lacks(connection))
             targets = [found.target for _, found in await self._tables(connection) if found is not None]
         reader = user_of(self._settings)
         return [
@@ -78,12 +77,12 @@ class NotifyInstallation:
         """As the port says: each question has had a connection of its own."""
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[Connection]:
+    async def _asking(self, command: str = "install") -> AsyncIterator[Connection]:
         connection = await connected(self._settings)
         try:
             yield connection
         except FOREIGN as e:
-            raise of_server(e) from None
+            raise of_server(e, command=command) from None
         finally:
             connection.terminate()
 
@@ -103,7 +102,11 @@ class NotifyInstallation:
         lacks = [*self._of_outbox(there)]
         for written, found in tables:
             if found is None:
-                lacks.append(Lack(f"there is no table {written}, or this user may not see it"))
+                lacks.append(
+                    Lack(
+                        f"there is no table {written}, or this user may not see it: if it is there, GRANT USAGE ON SCHEMA shows it"
+                    )
+                )
             else:
                 lacks += _of_table(found) or self._of_triggers(there, found.target)
                 if found.kind == "p":
@@ -163,6 +166,13 @@ class NotifyInstallation:
             ),
             f"DROP FUNCTION {quote(self._outbox.schema)}.{quote(function)}()",
         ]
+
+
+def _refuse_hindrances(lacks: Sequence[Lack]) -> None:
+    """Nothing can be made before a person has mended what no statement mends."""
+    hindrance = next((lack for lack in lacks if lack.grave and not lack.sql), None)
+    if hindrance is not None:
+        raise Misconfigured(hindrance.what)
 
 
 def _of_table(found: Found) -> list[Lack]:

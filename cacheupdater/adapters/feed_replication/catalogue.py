@@ -32,27 +32,31 @@ FROM pg_replication_slots WHERE slot_name = %s
 """
 # A table without a schema is looked up in the search path of our user, as the statements of loads are. Domains are told by
 # their own OIDs, so the types beneath them come along. What is told of an old row depends on the partition that holds it.
+# to_regclass fails in a schema that we may not use.
 _TABLES = """
 WITH RECURSIVE watched AS (
-  SELECT written, to_regclass(written) AS relation FROM unnest(%s::text[]) written
+  SELECT written, CASE WHEN array_length(parse_ident(written), 1) = 1
+       OR has_schema_privilege(to_regnamespace(quote_ident((parse_ident(written))[1])), 'USAGE') THEN to_regclass(written) END AS relation
+  FROM unnest(%s::text[]) written
 ), types AS (
   SELECT a.atttypid AS of, a.atttypid AS kind FROM watched w JOIN pg_attribute a ON a.attrelid = w.relation AND a.attnum > 0
   UNION
   SELECT types.of, t.typbasetype FROM types JOIN pg_type t ON t.oid = types.kind WHERE t.typbasetype <> 0
 ), leaves AS (
-  SELECT c.root, l.relkind, l.relreplident, ARRAY(
+  SELECT c.root, n.nspname, l.relname, l.relkind, l.relreplident, ARRAY(
     SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = l.oid AND a.attnum = ANY(i.indkey) WHERE i.indrelid = l.oid
     AND CASE l.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END) AS key
   FROM (SELECT relation AS root, relation AS leaf FROM watched
         UNION SELECT relation, t.relid FROM watched, pg_partition_tree(relation) t WHERE t.isleaf) c
-  JOIN pg_class l ON l.oid = c.leaf AND l.relkind <> 'p'
+  JOIN pg_class l ON l.oid = c.leaf AND l.relkind <> 'p' JOIN pg_namespace n ON n.oid = l.relnamespace
 )
 SELECT w.written, n.nspname, c.relname, c.relkind = 'p', c.relkind IN ('r', 'p') AND c.relpersistence = 'p', c.oid::bigint,
        ARRAY(SELECT a.attname::text FROM pg_attribute a
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
        ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
              AND NOT EXISTS (SELECT FROM leaves l WHERE l.root = c.oid AND l.relreplident <> 'f' AND a.attname <> ALL(l.key))),
-       EXISTS (SELECT FROM leaves l WHERE l.root = c.oid AND l.relkind = 'r' AND l.relreplident <> 'f' AND l.key = '{}'),
+       ARRAY(SELECT ARRAY[l.nspname::text, l.relname::text] FROM leaves l
+             WHERE l.root = c.oid AND l.relkind = 'r' AND l.relreplident <> 'f' AND l.key = '{}' ORDER BY 1),
        (SELECT jsonb_object_agg(of, kind) FROM types
         WHERE kind <> of AND NOT EXISTS (SELECT FROM pg_type t WHERE t.oid = types.kind AND t.typbasetype <> 0))
 FROM watched w LEFT JOIN pg_class c ON c.oid = w.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -90,7 +94,9 @@ class Known(NamedTuple):
     oid: int
     columns: Sequence[str]  # those that a publication can tell
     identifying: Sequence[str]  # columns that are told of a deleted row, and of a row whose identity changes
-    refuses: bool  # no identity at all: once published, PostgreSQL refuses updates and deletes
+    # schema and name of what has no identity at all: once published, PostgreSQL refuses its updates and deletes. The table, or
+    # those of its partitions
+    refusing: Sequence[tuple[str, str]]
 
     @property
     def told(self) -> str:

@@ -67,12 +67,12 @@ def lost_publication(error: BaseException) -> bool:
     return code(error) == UNDEFINED and "publication" in str(error)
 
 
-def of_server(error: BaseException) -> CacheUpdaterError:
-    """Our error for one of psycopg2's."""
+def of_server(error: BaseException, *, command: str = "install") -> CacheUpdaterError:
+    """Our error for one of psycopg2's. `command` of `changes` shows the statements that the user may not run."""
     what = f"{type(error).__name__} {code(error)}".strip()
     if code(error) == "42501":
         return Misconfigured(
-            f"the user lacks a right ({what}): `cacheupdater changes install --print` shows the statements for one who has it"
+            f"the user lacks a right ({what}): `cacheupdater changes {command} --print` shows the statements for one who has it"
         )
     if code(error) == _NOT_READY:
         return Misconfigured(

@@ -14,6 +14,7 @@ from cacheupdater.adapters.feed_replication import catalogue, failures, lacking,
 from cacheupdater.adapters.feed_replication.catalogue import quoted
 from cacheupdater.adapters.feed_replication.connections import Questions, driver
 from cacheupdater.adapters.feed_replication.lacking import Found, Server
+from cacheupdater.adapters.feed_replication.settings import user_of
 from cacheupdater.errors import Misconfigured, Unavailable
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ReplicationInstallation:
         if hindrance is not None:
             raise Misconfigured("; ".join([hindrance.what, *hindrance.sql]))
         statements = lacking.steps(found, self._settings)
-        await self._run(statements)
+        await self._run(statements, "install")
         return statements
 
     async def remove(self) -> Sequence[str]:
@@ -61,12 +62,16 @@ class ReplicationInstallation:
         if there is not None and there.active:
             raise Unavailable(f"a process reads the slot {self._settings.slot}: stop the updaters first")
         statements = await self._dropped(there)
-        await self._run(statements)
+        await self._run(statements, "remove")
         return statements
 
     async def script(self) -> Sequence[str]:
-        """All statements of `install`, from version 13 on."""
-        return lacking.steps(None, self._settings)
+        """What is missing, also what `install` wants of a person first; all of it if the database is away."""
+        try:
+            found = await self._found()
+        except Unavailable as e:
+            return lacking.unseen_script(self._settings, user_of(self._settings), str(e))
+        return lacking.script(found, self._settings)
 
     async def removal(self) -> Sequence[str]:
         """What drops slot and publication, as far as they are there."""
@@ -100,9 +105,9 @@ class ReplicationInstallation:
             await catalogue.slot(self._questions, settings.slot),
         )
 
-    async def _run(self, statements: Sequence[str]) -> None:
+    async def _run(self, statements: Sequence[str], command: str) -> None:
         for statement in statements:
             try:
                 await self._questions.ask(statement, deadline=slot.MAKE_S)
             except driver().Error as e:
-                raise failures.of_server(e) from None
+                raise failures.of_server(e, command=command) from None

@@ -1,7 +1,8 @@
 """What a feed lacks, and which statements make it: pure decisions over what the catalogue says.
 
 `installation` looks (`Found`), and asks here. A lack that only a person can mend (a server's setting, a role) has its statements
-for that person. `steps` are the statements that `changes install` runs itself: publication and slot, nothing else.
+for that person. `steps` are the statements that `changes install` runs itself: publication and slot, nothing else. Identities
+come before the publication everywhere: PostgreSQL refuses updates of a table that is published without one.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.adapters.feed_replication.catalogue import PLUGIN, quoted
+from cacheupdater.errors import Misconfigured
 from cacheupdater.feed_ports import Lack
 
 if TYPE_CHECKING:
@@ -45,13 +47,13 @@ class Found(NamedTuple):
 
 
 def lacks(found: Found, settings: Settings) -> Iterator[Lack]:
-    """What is missing, the server first."""
+    """What is missing, the server first. Statements are safe from top to bottom."""
     yield from _of_server(found)
     yield from _of_tables(found.tables, settings)
+    yield from _of_identities(found.tables)
     yield from _of_publication(found, settings)
     yield from _of_slot(found, settings)
-    for table in found.tables.known:
-        yield from _of_identity(table)
+    yield from _of_untold_columns(found.tables)
 
 
 def hindrances(found: Found, settings: Settings) -> Iterator[Lack]:
@@ -59,20 +61,38 @@ def hindrances(found: Found, settings: Settings) -> Iterator[Lack]:
     made = found.server._replace(wal_kept="1")  # a slot without a limit hinders nothing
     yield from (each for each in _of_server(found._replace(server=made)) if each.grave)
     yield from _of_tables(found.tables, settings)
-    yield from (each for table in found.tables.known for each in _of_identity(table) if each.grave)
+    yield from _of_identities(found.tables)
     yield from (each for each in _of_slot(found, settings) if found.slot is not None and each.grave)
 
 
-def steps(found: Found | None, settings: Settings) -> Sequence[str]:
-    """The statements that make publication and slot; without `found` all of them."""
-    if found is None:
-        return [
-            _publish(settings, roots=True, tables=[_written(each.table) for each in settings.watched]),
-            make(settings.slot),
-        ]
+def steps(found: Found, settings: Settings) -> Sequence[str]:
+    """The statements that make publication and slot, as far as they are missing."""
     # one that is lost is left to the reader, which must tell that changes were lost
     made = [make(settings.slot)] if found.slot is None else []
     return [*_publication_steps(found, settings), *made]
+
+
+def script(found: Found, settings: Settings) -> Sequence[str]:
+    """All that is missing, for a person who has all rights, with comments. Raises Misconfigured if statements do not mend it."""
+    hindering = list(hindrances(found, settings))
+    for each in hindering:
+        if not each.sql:
+            raise Misconfigured(each.what)
+    return [*(made for each in hindering for made in _commented(each)), *steps(found, settings)]
+
+
+def unseen_script(settings: Settings, user: str | None, why: str) -> Sequence[str]:
+    """The same of a database that could not be asked: everything, from version 13 on."""
+    written = [each.table for each in settings.watched]
+    publish = _publish(settings, roots=True, tables=[_written(each) for each in written])
+    identities = (
+        f"first give each of these tables a primary key, or another REPLICA IDENTITY: {', '.join(written)}."
+        " Without one, PostgreSQL refuses the application's updates and deletes once the table is published"
+    )
+    rds = f"where RDS runs the server, instead: GRANT rds_replication TO {quoted(user or '')}"
+    role = [f"{_comment(rds)}\n{_replicates(user)}"] if user else []
+    first, *rest = [*role, f"{_comment(identities)}\n{publish}", make(settings.slot)]
+    return [f"{_comment(f'{why}. So these are all statements, also for what is there')}\n{first}", *rest]
 
 
 def make(slot: str) -> str:
@@ -95,7 +115,7 @@ def _of_server(found: Found) -> Iterator[Lack]:
     if not server.replicates:
         yield Lack(
             f"the user {server.user} may not replicate (where RDS runs the server: GRANT rds_replication)",
-            [f"ALTER ROLE {quoted(server.user)} REPLICATION"],
+            [_replicates(server.user)],
         )
     if found.slot is None and server.slots_free < 1:
         yield Lack("all replication slots are taken: raise max_replication_slots, and restart the server")
@@ -117,7 +137,9 @@ def _of_server(found: Found) -> Iterator[Lack]:
 def _of_tables(tables: Tables, settings: Settings) -> Iterator[Lack]:
     for watched in settings.watched:
         if watched in tables.missing:
-            yield Lack(f"there is no table {watched.table}, or the user does not see it")
+            yield Lack(
+                f"there is no table {watched.table}, or the user does not see it: if it is there, GRANT USAGE ON SCHEMA shows it"
+            )
     for table in tables.known:
         if not table.publishable:
             yield Lack(
@@ -167,26 +189,29 @@ def _of_slot(found: Found, settings: Settings) -> Iterator[Lack]:
         )
 
 
-def _of_identity(table: Known) -> Iterator[Lack]:
-    name, full = table.told, [f"ALTER TABLE {table.quoted} REPLICA IDENTITY FULL"]
-    if table.refuses:
+def _of_identities(tables: Tables) -> Iterator[Lack]:
+    """Tables that PostgreSQL must not publish yet. A partition has an identity of its own."""
+    for table in (each for each in tables.known if each.refusing):
+        key = "a primary key, which later partitions get too" if table.partitioned else "a primary key"
         yield Lack(
-            f"table {name} has no replica identity: once it is published, PostgreSQL refuses the application's updates and"
-            " deletes. Give it a primary key, or another identity",
-            full,
+            f"table {table.told} has no replica identity: once it is published, PostgreSQL refuses the application's updates and"
+            f" deletes. Give it {key}, or another identity",
+            [_full(*leaf) for leaf in table.refusing],
         )
-        return
-    blind = [
-        each for each in table.watched.columns if each not in table.identifying and each in table.columns
-    ]
-    if blind:
-        yield Lack(
-            f"the replica identity of {name} lacks {', '.join(blind)}: a deleted row, and a row in which that changes,"
-            " do not tell the key that they had. An identity of all columns tells it, and costs WAL; so does a unique index"
-            " with that column (REPLICA IDENTITY USING INDEX)",
-            full,
-            grave=False,
-        )
+
+
+def _of_untold_columns(tables: Tables) -> Iterator[Lack]:
+    """Columns of keys that no old row tells."""
+    for table in (each for each in tables.known if not each.refusing):
+        told = {*table.identifying}
+        if blind := [each for each in table.watched.columns if each in table.columns and each not in told]:
+            yield Lack(
+                f"the replica identity of {table.told} lacks {', '.join(blind)}: a deleted row, and a row in which that changes,"
+                " do not tell the key that they had. An identity of all columns tells it, and costs WAL; so does a unique index"
+                " with that column (REPLICA IDENTITY USING INDEX)",
+                [_full(table.schema, table.name)],
+                grave=False,
+            )
 
 
 def _publication_steps(found: Found, settings: Settings) -> list[str]:
@@ -224,6 +249,24 @@ def _all_kinds(name: str) -> str:
 
 def _via_root(name: str) -> str:
     return f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)"
+
+
+def _full(schema: str, name: str) -> str:
+    return f"ALTER TABLE {quoted(schema)}.{quoted(name)} REPLICA IDENTITY FULL"
+
+
+def _replicates(user: str) -> str:
+    return f"ALTER ROLE {quoted(user)} REPLICATION"
+
+
+def _commented(lack: Lack) -> list[str]:
+    first, *rest = lack.sql
+    return [f"{_comment(lack.what)}\n{first}", *rest]
+
+
+def _comment(text: str) -> str:
+    """One line for psql, whatever the names in it hold."""
+    return f"-- {' '.join(text.split())}"
 
 
 def _written(table: str) -> str:

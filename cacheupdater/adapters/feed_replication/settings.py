@@ -43,6 +43,11 @@ class Settings(NamedTuple):
     tls: Tls | None = None  # None: connections to other machines are encrypted
 
 
+def user_of(settings: Settings) -> str | None:
+    """The reader's name in the database, as far as the url says it."""
+    return make_url(settings.url).username
+
+
 def connection_arguments(settings: Settings) -> Mapping[str, str | int]:
     """The arguments of a plain connection. Raises Misconfigured."""
     where = database_url.parts(settings.url)

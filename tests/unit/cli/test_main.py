@@ -318,6 +318,18 @@ def test_check_names_the_extra_of_a_queue_that_is_not_installed(config, capsys, 
     assert "queue.url: needs aiokafka: pip install 'cacheupdater[kafka]'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("said", ["replication", "{replication: {slot: other}}"])
+def test_check_names_the_extra_of_a_feed_that_is_used_and_not_installed(config, capsys, monkeypatch, said):
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    unused = _CONFIG.replace("budget: 500/s}", f"budget: 500/s, changes: {said}}}")
+    config.write_text(unused)
+    assert main(["check", "-c", str(config)]) == 0, capsys.readouterr().err
+    config.write_text(unused.replace("quota: {rate: 5/s}", "changes: [{table: products}]"))
+    assert main(["check", "-c", str(config)]) == 78
+    printed = capsys.readouterr().err
+    assert "3:94: sources.main.changes: needs psycopg2: pip install 'cacheupdater[replication]'" in printed
+
+
 def test_missing_configuration_says_how_to_name_one(tmp_path):
     done = cacheupdater("check", "-c", str(tmp_path / "none.yaml"))
     assert done.returncode == 78
