@@ -73,7 +73,7 @@ class Stream:
     def tell(self, place: int, *, ask: bool) -> None:
         """Tells the server that all up to this place need not come again, and may ask for an answer."""
         self._spoken = self._spoken or self._cursor.io_timestamp != self._cursor.feedback_timestamp
-        self._cursor.send_feedback(flush_lsn=place, reply=ask)
+        self._cursor.send_feedback(flush_lsn=place, reply=ask, force=True)
 
     def when_readable(self, call: Callable[[], object]) -> None:
         """Calls once when a message may have come."""
