@@ -455,12 +455,29 @@ async def test_values_are_bytes_whatever_the_client_decodes(real):
     assert (await look(real, b"p:1")).value == b"\xff\x00"
 
 
-async def test_a_key_of_another_type_raises_what_redis_py_raises(real):
+async def test_get_of_a_key_of_another_type_raises_what_redis_py_raises(real):
     real.plain.hset(b"p:1", "field", "value")
     with pytest.raises(ResponseError, match="WRONGTYPE"):
         await real.store.get(b"p:1")
-    with pytest.raises(ResponseError, match="WRONGTYPE"):
-        await look(real, b"p:1")
+
+
+async def test_a_key_of_another_type_has_no_value_for_readers_and_stays(real):
+    real.plain.hset(b"p:1", "field", "value")
+    real.set(b"p:2", b"2")
+    assert await real.store.read([b"p:1", b"p:2", b"p:3"]) == [None, b"2", None]
+    first, second = await real.store.look(ME, [b"p:1", b"p:2"], TERMS)
+    assert (first.state, first.value, first.age_ms) == (State.GRANTED, None, -1)
+    assert (second.state, second.value) == (State.FOUND, b"2")
+    assert await fill(real, first.token, b"p:1", b"1") == FOREIGN
+    assert real.plain.hgetall(b"p:1") == {b"field": b"value"}
+    assert real.lease(b"p:1") is None
+
+
+async def test_a_mark_of_an_absent_row_does_not_hide_a_row_whose_key_has_got_another_type(real):
+    seen = await look(real, b"p:1")
+    await fill(real, seen.token, b"p:1", None)
+    real.plain.rpush(b"p:1", "item")
+    assert (await look(real, b"p:1")).state is State.GRANTED
 
 
 async def test_a_lease_and_a_floor_of_another_type_count_as_none(real):

@@ -17,6 +17,7 @@ import pydantic
 import pytest
 import redis
 from reading.shop import PATIENCE_S, Caches, Shop
+from redis.exceptions import NoPermissionError, ResponseError
 from stories.client import Ear
 
 from cacheupdater_client.cache.errors import LoadTimeout
@@ -312,6 +313,84 @@ async def test_a_pickle_stays_and_each_read_loads_and_one_log_line_says_what_to_
     assert "'product:{id:int}'" in said
     assert "Delete these values" in said
     assert ear.heard() == {(TOUCH, b"product:7"): 4}
+
+
+def put_hash(plain, key):
+    plain.hset(key, "name", "of somebody else")
+
+
+def put_list(plain, key):
+    plain.rpush(key, "of somebody else")
+
+
+OTHER_TYPES = pytest.mark.parametrize("put", [put_hash, put_list])
+
+
+@OTHER_TYPES
+async def test_a_value_of_another_type_stays_and_each_read_loads_and_one_log_line_says_what_to_do(
+    caches, shop, plain, caplog, put
+):
+    put(plain, "product:7")
+    was = plain.dump("product:7")
+    product = caches.value(shop.product)
+    with caplog.at_level(logging.WARNING, "cacheupdater_client"):
+        assert [await product(7) for _ in range(2)] == [BOOK] * 2
+        assert await product(7, fresh_within="2s") == BOOK
+        assert await product.get_many([7]) == {7: BOOK}
+    assert plain.dump("product:7") == was
+    assert shop.loads == [[7]] * 4
+    assert product.value.counts.foreign == 4
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "Delete these values" in said
+
+
+@OTHER_TYPES
+@pytest.mark.parametrize("settings", [{}, {"refresh_after": "1s"}, {"fail_safe": "1m"}])
+async def test_among_many_keys_those_of_another_type_are_loaded(caches, shop, plain, put, settings):
+    put(plain, "product:7")
+    plain.set("product:8", b'{"name":"ball","price":1}')
+    product = caches.values(shop.products, **settings)
+    old = {"name": "ball", "price": 1}
+    assert await product.get_many([7, 8, 9]) == {7: BOOK, 8: old}
+    assert await product.get_many([7]) == {7: BOOK}
+    assert plain.type("product:7") in (b"hash", b"list")
+
+
+@pytest.mark.parametrize("encoding", ["json", "msgpack", "string"])
+@OTHER_TYPES
+async def test_no_encoding_takes_a_value_of_another_type(caches, plain, put, encoding):
+    def title(id: int) -> str:
+        return f"title {id}"
+
+    put(plain, "title:7")
+    was = plain.dump("title:7")
+    assert await caches.value(title, "title:{id:int}", encoding=encoding)(7) == "title 7"
+    assert plain.dump("title:7") == was
+
+
+@OTHER_TYPES
+async def test_readers_of_a_value_of_another_type_at_the_same_time_all_get_the_row(caches, shop, plain, put):
+    put(plain, "product:7")
+    shop.gate.clear()
+    product = caches.value(shop.product)
+    reads = [asyncio.ensure_future(product(7)) for _ in range(5)]
+    await shop.has_begun()
+    shop.gate.set()
+    assert await together(*reads) == [BOOK] * 5
+
+
+async def test_an_error_that_is_none_of_type_reaches_the_caller(caches, shop, plain, redis_url):
+    plain.acl_setuser("few", enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-get"])
+    try:
+        cache = caches.cache(username="few", password="any")
+        product = caches.value(shop.product, cache=cache)
+        with pytest.raises(NoPermissionError):
+            await product(7)
+        with pytest.raises(ResponseError, match=r"can't run this command|no permissions"):
+            await product.get_many([7])
+    finally:
+        plain.acl_deluser("few")
+    assert shop.loads == []
 
 
 async def test_readers_of_a_pickle_at_the_same_time_all_get_the_row(caches, shop, plain):

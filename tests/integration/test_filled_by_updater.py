@@ -104,6 +104,17 @@ async def test_a_reader_that_waits_is_believed_where_redis_has_lost_the_mark_tha
     assert await until_told() is None
 
 
+async def test_a_value_of_another_type_stays_and_its_reader_is_told_that_nobody_fills_it(caches, plain):
+    plain.hset("item:7", "name", "of somebody else")
+    item = item_of(caches, wait=SHORT)
+    with pytest.raises(NotFilled):
+        await item(7)
+    with pytest.raises(NotFilled) as told:
+        await item.get_many([7])
+    assert told.value.keys == [b"item:7"]
+    assert plain.hgetall("item:7") == {b"name": b"of somebody else"}
+
+
 async def test_many_keys_share_one_wait_and_those_that_do_not_exist_are_left_out(caches):
     items = caches.values(Stub().items, PATTERN, cache=caches.cache(fill="updater", wait=LONG))
     await items.get_many([1])

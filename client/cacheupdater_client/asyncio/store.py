@@ -8,7 +8,7 @@ from random import random
 from typing import TYPE_CHECKING, Any, cast
 
 import redis.asyncio.cluster
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from cacheupdater_client.asyncio.redis import ObservedCommands
 from cacheupdater_client.cache import requests
@@ -49,7 +49,7 @@ class Store:
         await self._client.invalidate(key)
 
     def get(self, key: bytes) -> Awaitable[bytes | None]:
-        """GET. redis-py's own awaitable: a coroutine around it would cost every read."""
+        """GET. redis-py's own awaitable, with its errors: a coroutine around it would cost every read."""
         value: Awaitable[bytes | None] = self.plain.execute_command("GET", key, keys=[key], NEVER_DECODE=True)
         return value
 
@@ -59,10 +59,13 @@ class Store:
             return cast(
                 "list[bytes | None]", await self.plain.execute_command("MGET", *keys, NEVER_DECODE=True)
             )
-        pipe = self._plain_pipes.pipeline(transaction=False)
-        for key in keys:
-            pipe.execute_command("GET", key, NEVER_DECODE=True)
-        return cast("list[bytes | None]", await pipe.execute())
+        try:
+            return cast("list[bytes | None]", await self._got(keys, raise_on_error=True))
+        except ResponseError as e:
+            if not requests.is_of_another_type(e):
+                raise
+        # once more, for the values of the other keys: to look at every reply would cost the usual read
+        return requests.values(await self._got(keys, raise_on_error=False))
 
     async def look(self, owner: str, keys: Sequence[bytes], terms: Terms) -> list[Seen]:
         """LOOK for these keys."""
@@ -107,6 +110,13 @@ class Store:
     async def floors(self, keys: Sequence[bytes]) -> list[bytes]:
         """The floors of these keys; empty where there is none."""
         return [floor or b"" for floor in await self.read([floor_name(key) for key in keys])]
+
+    async def _got(self, keys: Sequence[bytes], *, raise_on_error: bool) -> list[Reply]:
+        """The replies to one GET for each key, for keys of many nodes."""
+        pipe = self._plain_pipes.pipeline(transaction=False)
+        for key in keys:
+            pipe.execute_command("GET", key, NEVER_DECODE=True)
+        return cast("list[Reply]", await pipe.execute(raise_on_error=raise_on_error))
 
     async def _sent(self, calls: Sequence[Call]) -> list[Reply]:
         if len(calls) == 1 and not self.apart:

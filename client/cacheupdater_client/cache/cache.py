@@ -20,6 +20,8 @@ from copy import copy
 from types import MethodType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, cast
 
+from redis.exceptions import ResponseError
+
 from cacheupdater_client.cache.awaiting import still
 from cacheupdater_client.cache.background import CLOSE_S, Background
 from cacheupdater_client.cache.codecs import UNREADABLE
@@ -30,6 +32,7 @@ from cacheupdater_client.cache.flights import Flight, Flights
 from cacheupdater_client.cache.keys import captures_of_items
 from cacheupdater_client.cache.refreshing import aged, renewed, replaced
 from cacheupdater_client.cache.registry import BaseCache
+from cacheupdater_client.cache.requests import is_of_another_type
 from cacheupdater_client.cache.steps import (
     Await,
     Begin,
@@ -226,7 +229,12 @@ class Value(BaseValue[T], Generic[T]):
         key, captures = self.asked_for(args, named)
         if fresh_within is not None:
             return self._through(self._aged({key: captures}, fresh_within)).get(captures)
-        spelled = self._reader.store.get(key)
+        try:
+            spelled = self._reader.store.get(key)
+        except ResponseError as e:
+            if not is_of_another_type(e):
+                raise
+            spelled = None  # as MGET says: the value stays, for the fill takes it for somebody else's
         if spelled is None:
             return self._through(self._missed({key: captures})).get(captures)
         try:

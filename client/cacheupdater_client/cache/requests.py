@@ -53,6 +53,19 @@ def seen(replies: Sequence[Reply]) -> list[Seen]:
     return [each for reply in replies for each in lease.seen(_sound(reply))]
 
 
+def is_of_another_type(error: ResponseError) -> bool:
+    """Whether GET failed because the key holds no string. redis-py puts words of its own before those of Redis."""
+    return "WRONGTYPE" in str(error)
+
+
+def values(replies: Sequence[Reply]) -> list[bytes | None]:
+    """The values that GETs found; None for a key of another type, as MGET says. Raises any other error."""
+    return [
+        None if isinstance(reply, ResponseError) and is_of_another_type(reply) else _read(reply)
+        for reply in replies
+    ]
+
+
 def fill_calls(
     entries: Sequence[Entry], declared: Declared, *, apart: bool, random: Callable[[], float]
 ) -> list[Call]:
@@ -125,6 +138,12 @@ def failed(calls: Sequence[Call], error: RedisError) -> list[Reply]:
 
 def _shares(keys: Sequence[bytes], *, apart: bool) -> Iterator[Sequence[bytes]]:
     return ([key] for key in keys) if apart else fence.key_chunks(keys)
+
+
+def _read(reply: Reply) -> bytes | None:
+    if isinstance(reply, Exception):
+        raise reply
+    return cast("bytes | None", reply)
 
 
 def _sound(reply: Reply) -> Sequence[bytes | int | None]:

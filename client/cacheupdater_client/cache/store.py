@@ -11,7 +11,7 @@ from random import random
 from typing import TYPE_CHECKING, Any, cast
 
 import redis.cluster
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from cacheupdater_client.cache import requests
 from cacheupdater_client.observe import Emitting
@@ -52,7 +52,7 @@ class Store:
         self._client.invalidate(key)
 
     def get(self, key: bytes) -> bytes | None:
-        """GET."""
+        """GET. Raises redis-py's ResponseError if the key holds no string."""
         value: bytes | None = self.plain.execute_command("GET", key, keys=[key], NEVER_DECODE=True)
         return value
 
@@ -61,10 +61,13 @@ class Store:
         if not self.apart:
             values: list[bytes | None] = self.plain.execute_command("MGET", *keys, NEVER_DECODE=True)
             return values
-        pipe = self._plain_pipes.pipeline(transaction=False)
-        for key in keys:
-            pipe.execute_command("GET", key, NEVER_DECODE=True)
-        return cast("list[bytes | None]", pipe.execute())
+        try:
+            return cast("list[bytes | None]", self._got(keys, raise_on_error=True))
+        except ResponseError as e:
+            if not requests.is_of_another_type(e):
+                raise
+        # once more, for the values of the other keys: to look at every reply would cost the usual read
+        return requests.values(self._got(keys, raise_on_error=False))
 
     def look(self, owner: str, keys: Sequence[bytes], terms: Terms) -> list[Seen]:
         """LOOK for these keys."""
@@ -109,6 +112,13 @@ class Store:
     def floors(self, keys: Sequence[bytes]) -> list[bytes]:
         """The floors of these keys; empty where there is none."""
         return [floor or b"" for floor in self.read([floor_name(key) for key in keys])]
+
+    def _got(self, keys: Sequence[bytes], *, raise_on_error: bool) -> list[Reply]:
+        """The replies to one GET for each key, for keys of many nodes."""
+        pipe = self._plain_pipes.pipeline(transaction=False)
+        for key in keys:
+            pipe.execute_command("GET", key, NEVER_DECODE=True)
+        return cast("list[Reply]", pipe.execute(raise_on_error=raise_on_error))
 
     def _sent(self, calls: Sequence[Call]) -> list[Reply]:
         if len(calls) == 1 and not self.apart:

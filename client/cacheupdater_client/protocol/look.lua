@@ -31,11 +31,19 @@ local function may_do(value, newest)
   return last ~= OUTDATED_FORM and last ~= FOREIGN_FORM and is_young(newest, value_age)
 end
 
+-- GET has failed. A value of another type is somebody else's: no reader can read it, so it counts as none. Any other error ends the
+-- script: the second call raises it under its own name.
+local function of_another_type(key, reply)
+  return not is_wrong_type(reply) and call('GET', key)
+end
+
 local function look(key, floor, lease)
-  local value, newest = call('GET', key), sound(attempt('GET', floor))
+  local value, newest = attempt('GET', key), sound(attempt('GET', floor))
+  local foreign = type(value) == 'table'   -- beside it, a mark of an absent row is out of date
+  if foreign then value = of_another_type(key, value) end
   local age = age_of(value, newest)
   if may_do(value, newest) then return FOUND, value, 0, age end
-  if not value and newest and sub(newest, -3) == ABSENT_FORM and is_young(newest, mark_age) then
+  if not (value or foreign) and newest and sub(newest, -3) == ABSENT_FORM and is_young(newest, mark_age) then
     return ABSENT, false, 0, age
   end
   local left = held_for(lease)
