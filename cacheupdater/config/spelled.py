@@ -8,6 +8,8 @@ shown is compared by digests (`digest`). Pure functions: nothing is read or cont
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args, get_origin
 from urllib.parse import urlencode
 
@@ -16,6 +18,7 @@ from pydantic_core import PydanticUndefined
 
 from cacheupdater import masking
 from cacheupdater.config import fields, units
+from cacheupdater.config.feeds import FeedSection
 from cacheupdater.config.models import (
     FrameworkSection,
     LoadSection,
@@ -26,10 +29,11 @@ from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, Streams
 from cacheupdater.config.secrets import Url
 from cacheupdater.config.section import Section
 from cacheupdater.core import depot_url
+from cacheupdater_client.protocol import streams
 from cacheupdater_client.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pydantic.fields import FieldInfo
 
@@ -41,6 +45,9 @@ SECTIONS = ("sources", "namespaces")
 
 # scrypt's work: some 10 ms for one guess at a password, and 4 MiB
 _WORK = {"n": 1 << 12, "r": 8, "p": 1, "dklen": 16}
+
+
+_PLAIN = re.compile(r"[\w.]+")  # what means the same in quotes and without
 
 
 class Spelled(NamedTuple):
@@ -86,14 +93,7 @@ def _of_the_top(config: Config) -> Iterator[tuple[str, Spelled]]:
 
 def _queue_url(queue: QueueConfig) -> str:
     if isinstance(queue, StreamsQueueConfig):
-        said = queue.address
-        ours = {
-            "stream": said.stream,
-            "partitions": said.partitions or "",
-            "length": said.length,
-            "session_timeout": f"{queue.session:g}s",
-        }
-        return f"{said.url}{'&' if '?' in said.url else '?'}{urlencode(ours)}"
+        return f"{streams.spelled(queue.address)}&session_timeout={queue.session:g}s"
     if isinstance(queue, SqlQueueConfig):
         return f"{depot_url.url_of(queue.address)}&session_timeout={queue.session:g}s"
     if not isinstance(queue, KafkaQueueConfig):
@@ -112,6 +112,8 @@ def _of_sections(config: Config) -> Iterator[tuple[str, Spelled]]:
 def _leaves(section: Section, before: str) -> Iterator[tuple[str, Spelled]]:
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
+        if isinstance(value, FeedSection):  # a feed whose settings are as by default shows by its kind alone
+            yield before + name, _text(value.kind)
         if isinstance(value, Section):
             yield from _leaves(value, f"{before}{name}.")
         elif value not in (None, field.default):
@@ -132,12 +134,27 @@ def _value(value: object, field: FieldInfo) -> Spelled:
     if isinstance(value, Pattern):
         return _text(value.text)
     if isinstance(value, tuple):
-        return _text(", ".join(map(str, value)))
+        said = ", ".join(map(_in_file, value))
+        return _text(said if value and isinstance(value[0], str) else f"[{said}]")
     said = f"{value!r}".removesuffix(".0") if isinstance(value, float) else str(value)
     readers = set(_readers(field.annotation, field.metadata))
     if isinstance(value, float) and readers & _SHARES:
         said = f"{100 * value:.12g}"
     return _text(said + next((unit for reader, unit in _UNITS.items() if reader in readers), ""))
+
+
+def _in_file(value: object) -> str:
+    """As YAML in a line: a section without what is not set, or a text, in quotes if it has several words."""
+    if isinstance(value, Section):
+        return _braced((name, getattr(value, name)) for name in type(value).model_fields)
+    if isinstance(value, dict):
+        return _braced(sorted(value.items()))  # two dicts in another order are equal
+    said = str(value)
+    return said if _PLAIN.fullmatch(said) else json.dumps(said, ensure_ascii=False)
+
+
+def _braced(pairs: Iterable[tuple[str, object]]) -> str:
+    return "{" + ", ".join(f"{name}: {_in_file(value)}" for name, value in pairs if value is not None) + "}"
 
 
 _SHARES = {fields.jitter, fields.missing_share, fields.target}

@@ -87,3 +87,10 @@ def test_sections_that_come_and_go_are_named_once(both):
 
 def test_the_same_file_changes_nothing(both):
     assert not any(seen(*both("item", "item")))
+
+
+def test_another_kind_of_feed_is_shown_though_both_have_no_settings_of_their_own(both):
+    (_, was), (_, now) = (both("50/s", f"50/s, changes: {kind}") for kind in ("notify", "replication"))
+    change = Change("sources.shop.changes", "notify", "replication")
+    assert seen(was, now) == ((), (change,), (), ())
+    assert difference(was, now).changed == ("sources.shop",)
