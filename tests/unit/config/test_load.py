@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import pytest
 
-from cacheupdater.config import ConfigErrors, load_config
+from cacheupdater.config import ConfigErrors, later, load_config
 from cacheupdater.config.addresses import HttpAddress, MemoryAddress, TcpAddress, UnixAddress
 from cacheupdater.config.models import LoadSection, Stamp
 from cacheupdater.config.queues import KafkaQueueConfig, MemoryQueueConfig, producer_url
@@ -454,3 +456,9 @@ def test_a_token_that_cannot_be_one_is_refused_at_its_line(tmp_path, written, wh
     with pytest.raises(ConfigErrors, match=why) as refused:
         with_token(tmp_path, written)
     assert ":3:" in str(refused.value)
+
+
+def test_the_page_names_exactly_what_this_version_refuses_by_name():
+    page = (Path(__file__).parents[3] / "docs/reference/config.md").read_text("utf-8")
+    section = page.partition("\n## Not part of this version\n")[2].partition("\n## ")[0]
+    assert set(re.findall("`([^`]+)`", section)) == set(later._TOP)
