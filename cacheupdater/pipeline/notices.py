@@ -31,6 +31,9 @@ SHORT_S = 1.0  # seconds; the end of a shorter trouble would be logged right aft
 _MOMENT_S = 0.05  # seconds; a line would show less as 0.0 s
 STANDING_MAX = 1_000  # troubles remembered at once; beyond it, the oldest is forgotten without a last line
 
+_LEFT_ALONE: frozenset[Event] = frozenset({"foreign", "braked"})
+"""Troubles in which the updater leaves keys as they are because it should. In all others it has tried and failed."""
+
 
 @dataclass(slots=True)
 class Notice:
@@ -42,16 +45,17 @@ class Notice:
     said: float
     text: str = ""  # the latest sentence about it
     times: int = 0
-    keys: int = 0  # tried in vain
+    keys: int = 0  # tried in vain, or left alone; a key counts each time
     ended: float | None = None
     restless: bool = False  # it has come back after an end
     unsaid: bool = False  # it has ended, and no line has said so yet
 
     @property
     def cost(self) -> str:
-        """How often the trouble was met, and the keys that it cost, in words."""
+        """How often the trouble was met, and what became of its keys, in words."""
         often = "once" if self.times == 1 else f"{self.times} times"
-        return often + (f", {counted(self.keys, 'key')} tried in vain" if self.keys else "")
+        fate = "left alone" if self.event in _LEFT_ALONE else "tried in vain"
+        return often + (f", {counted(self.keys, 'key')} {fate}" if self.keys else "")
 
 
 class Notices:
@@ -66,7 +70,7 @@ class Notices:
     ) -> None:
         """The trouble has begun, or lasts. It is logged at once, and then once a minute.
 
-        `keys` were tried in vain this time. The traceback of `error` is logged with the first line.
+        `keys` were tried in vain, or left alone, this time. The traceback of `error` is logged with the first line.
         """
         now = self._clock()
         notice = self._known.get((event, subject))

@@ -84,6 +84,18 @@ def test_a_trouble_of_a_moment_does_not_stand_and_its_end_is_said_once_it_has_ke
     assert caplog.messages[1:] == ["load_failed shop: over at once (once, 1 key tried in vain)"]
 
 
+@pytest.mark.parametrize(
+    ("event", "fate"),
+    [("foreign", "left alone"), ("braked", "left alone"), ("write_failed", "tried in vain")],
+)
+def test_the_end_says_whether_keys_were_left_alone_or_tried_in_vain(notices, clock, caplog, event, fate):
+    notices.trouble(event, "product", "1 key", keys=1)
+    notices.trouble(event, "product", "1 key", keys=1)
+    clock[0] += SHORT_S
+    notices.over(event, "product")
+    assert caplog.messages[-1] == f"{event} product: over after 1.0 s (2 times, 2 keys {fate})"
+
+
 def test_a_trouble_of_a_moment_that_is_met_again_after_a_quiet_time_has_ended_before(notices, clock, caplog):
     for _ in range(2):
         notices.trouble("redis_down", "", "connection refused")
