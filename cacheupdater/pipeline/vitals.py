@@ -151,7 +151,8 @@ class Vitals:
         if self._alone_since is None:
             self._alone_since = now
         if now - self._alone_since >= ALONE_S:
-            text = f"no client is connected: does the application send its hints to {self._listens}?"
+            # a question mark behind an address would hide it: options with secrets may follow one
+            text = f"no client is connected to {self._listens}: does the application send its hints there?"
             self._notices.trouble("no_client", "", text)
 
     def _tick_hints(self, now: float, clients: int | None) -> None:
