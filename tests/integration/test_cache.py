@@ -297,6 +297,12 @@ async def test_a_caller_that_is_cancelled_while_it_waits_leaves_the_load_to_the_
 # --- values of somebody else --------------------------------------------------------------------------
 
 
+def only_line(caplog):
+    """The only message of the log."""
+    [record] = caplog.records
+    return record.getMessage()
+
+
 async def test_a_pickle_stays_and_each_read_loads_and_one_log_line_says_what_to_do(
     caches, shop, plain, ear, caplog
 ):
@@ -308,7 +314,7 @@ async def test_a_pickle_stays_and_each_read_loads_and_one_log_line_says_what_to_
     assert plain.get("product:7") == PICKLE
     assert shop.loads == [[7]] * 4
     assert product.value.counts.foreign == 4
-    [said] = [record.getMessage() for record in caplog.records]
+    said = only_line(caplog)
     assert "Shop.product" in said
     assert "'product:{id:int}'" in said
     assert "Delete these values" in said
@@ -340,8 +346,7 @@ async def test_a_value_of_another_type_stays_and_each_read_loads_and_one_log_lin
     assert plain.dump("product:7") == was
     assert shop.loads == [[7]] * 4
     assert product.value.counts.foreign == 4
-    [said] = [record.getMessage() for record in caplog.records]
-    assert "Delete these values" in said
+    assert "Delete these values" in only_line(caplog)
 
 
 @OTHER_TYPES
