@@ -321,6 +321,10 @@ async def test_a_pickle_stays_and_each_read_loads_and_one_log_line_says_what_to_
     assert ear.heard() == {(TOUCH, b"product:7"): 4}
 
 
+def put_pickle(plain, key):
+    plain.set(key, PICKLE)
+
+
 def put_hash(plain, key):
     plain.hset(key, "name", "of somebody else")
 
@@ -373,17 +377,6 @@ async def test_no_encoding_takes_a_value_of_another_type(caches, plain, put, enc
     assert plain.dump("title:7") == was
 
 
-@OTHER_TYPES
-async def test_readers_of_a_value_of_another_type_at_the_same_time_all_get_the_row(caches, shop, plain, put):
-    put(plain, "product:7")
-    shop.gate.clear()
-    product = caches.value(shop.product)
-    reads = [asyncio.ensure_future(product(7)) for _ in range(5)]
-    await shop.has_begun()
-    shop.gate.set()
-    assert await together(*reads) == [BOOK] * 5
-
-
 async def test_an_error_that_is_none_of_type_reaches_the_caller(caches, shop, plain, redis_url):
     plain.acl_setuser("few", enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-get"])
     try:
@@ -398,9 +391,10 @@ async def test_an_error_that_is_none_of_type_reaches_the_caller(caches, shop, pl
     assert shop.loads == []
 
 
-async def test_readers_of_a_pickle_at_the_same_time_all_get_the_row(caches, shop, plain):
-    """One loads, and what it has loaded does not land; the others must not take the pickle for it."""
-    plain.set("product:7", PICKLE)
+@pytest.mark.parametrize("put", [put_pickle, put_hash, put_list])
+async def test_readers_of_such_a_value_at_the_same_time_all_get_the_row(caches, shop, plain, put):
+    """One loads, and what it has loaded does not land; the others must not take the old value for it."""
+    put(plain, "product:7")
     shop.gate.clear()
     product = caches.value(shop.product)
     reads = [asyncio.ensure_future(product(7)) for _ in range(5)]
