@@ -55,6 +55,7 @@ class Shop:
         self.cache = Redis.from_url(cache, emit=address)
         self.plain = redis.Redis.from_url(cache)
         self.rng = random.Random(14)
+        self.last = 0  # the number of the last row
         self.price = 10_000
         self.due = time.perf_counter()
 
@@ -72,9 +73,12 @@ class Shop:
             time.sleep(LOOK_S)
 
     def change(self):
-        """Commits a new price. Returns the key and the price."""
+        """Commits a new price of another row than the last one. Returns the key and the price.
+
+        Of two changes of a key within 100 ms, the second one is loaded 100 ms after the first: the gap, which is no latency.
+        """
         self.price += 1
-        number = self.rng.randrange(1, KEYS + 1)
+        number = self.last = 1 + (self.last + self.rng.randrange(KEYS - 1)) % KEYS
         statement = self.database.execute("UPDATE items SET price = $1 WHERE id = $2", self.price, number)
         self.runner.run(statement)
         return number, self.price
