@@ -83,7 +83,7 @@ def _of_brokers(config: Config) -> Iterator[tuple[Path, str]]:
 
 
 def _of_slots(config: Config) -> Iterator[tuple[Path, str]]:
-    """The driver of feeds that are used: it is not the driver of the loads."""
+    """A feed `replication` that a namespace uses needs a driver of its own."""
     for name, source in config.sources.items():
         used = name in config.fed and source.changes and source.changes.replication
         if used and find_spec("psycopg2") is None:

@@ -89,9 +89,7 @@ def unseen_script(settings: Settings, user: str | None, why: str) -> Sequence[st
         f"first give each of these tables a primary key, or another REPLICA IDENTITY: {', '.join(written)}."
         " Without one, PostgreSQL refuses the application's updates and deletes once the table is published"
     )
-    rds = f"where RDS runs the server, instead: GRANT rds_replication TO {quoted(user or '')}"
-    role = [f"{_comment(rds)}\n{_replicates(user)}"] if user else []
-    first, *rest = [*role, f"{_comment(identities)}\n{publish}", make(settings.slot)]
+    first, *rest = [*_allowing(user), f"{_comment(identities)}\n{publish}", make(settings.slot)]
     return [f"{_comment(f'{why}. So these are all statements, also for what is there')}\n{first}", *rest]
 
 
@@ -257,6 +255,14 @@ def _full(schema: str, name: str) -> str:
 
 def _replicates(user: str) -> str:
     return f"ALTER ROLE {quoted(user)} REPLICATION"
+
+
+def _allowing(user: str | None) -> list[str]:
+    """What lets this user replicate; nothing if the url names none."""
+    if not user:
+        return []
+    rds = f"where RDS runs the server, instead: GRANT rds_replication TO {quoted(user)}"
+    return [f"{_comment(rds)}\n{_replicates(user)}"]
 
 
 def _commented(lack: Lack) -> list[str]:

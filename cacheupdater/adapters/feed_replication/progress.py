@@ -8,10 +8,10 @@ Where nobody changes a watched table, the slot must not hold WAL for ever. psyco
 from confirming too much. For rows of a transaction that was open for long begin early, although they come after transactions
 that nobody has confirmed. So none is read while such a transaction waits.
 
-The description of a table has no place at all. It would hold up the feed for as long as a confirmation takes: half a minute after
-a TRUNCATE, or as long as a source is away. But the server sends the described row in the same breath, and a keepalive only
-between two changes: as an answer to a question, or where it has heard nothing for ten seconds. So it is not asked while
-something waits, and descriptions are read.
+The description of a table has no place at all. To wait there would hold up the feed for as long as a confirmation takes: half a
+minute after a TRUNCATE, or as long as a source is away. The server sends the described row right behind the description. Between
+the two it sends a keepalive only if it was asked for an answer, or if it has heard nothing for ten seconds. So `feed` asks for no
+answer while something waits for its confirmation, and descriptions are read.
 """
 
 from __future__ import annotations
