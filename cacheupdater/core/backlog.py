@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.core.fair import Fair
 from cacheupdater.core.heat import ByHeat
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.seats import narrow
+from cacheupdater.core.seats import live_keys, narrow
 from cacheupdater.core.unit import KNOWN, PATIENT, QUEUES, SLOW, UNSEEN, URGENCY, Demand, Unit
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class Picking:
             if unit.demand.alone and self.parts:
                 self.rows = 0
                 return
-            keys = self._seats.live(unit)
+            keys = live_keys(self._seats, unit)
             if most < self.rows and len(keys) > most:  # owed rows are given even if a unit is cut for them
                 keys = self._cut(unit, keys, most)
             elif len(keys) > self.rows:

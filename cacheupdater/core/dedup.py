@@ -12,15 +12,15 @@ One per engine. Nothing here awaits, so promotion, decline, ending and eviction 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from itertools import count, filterfalse
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
+from cacheupdater.core import seats
 from cacheupdater.core.automaton import TABLE, Action, Event, State
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.recent_ends import RecentEnds
 from cacheupdater.core.schedule import Schedule
-from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
 from cacheupdater.core.seen import Seen
 from cacheupdater.core.slow_keys import SlowKeys
 from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Phase, Unit
@@ -39,7 +39,7 @@ class Dedup:
     """The seats of one partition."""
 
     def __init__(self, limits: Limits, marks: AbsentMarks, *, namespaces: int) -> None:
-        self.seats = Seats()
+        self.seats: seats.Seats = {}
         self.tails: dict[bytes, Demand] = {}
         self.seen = Seen(limits.seen)
         self.slow_keys = SlowKeys()
@@ -64,11 +64,11 @@ class Dedup:
         that somebody reads the old value. All other touches are merged into a due head or held: nothing is left to do for
         them.
         """
-        seats, patient = self.seats, self.schedule.patient
+        seated, patient = self.seats, self.schedule.patient
         if not self._late and self._behind == -inf and not patient:
-            return list(filterfalse(seats.__contains__, keys)), []  # no loop in Python: most hints end here
+            return [key for key in keys if key not in seated], []  # most hints end here
         fresh, over = [], []
-        for key, unit in zip(keys, map(seats.get, keys), strict=True):
+        for key, unit in zip(keys, map(seated.get, keys), strict=True):
             if unit is None:
                 fresh.append(key)
             elif (
@@ -81,7 +81,8 @@ class Dedup:
 
     def new(self, keys: Sequence[bytes], kind: Kind, now: float) -> Collection[bytes]:
         """Of these missed or changed keys, those of which nothing is known: each needs a seat. Most need no more than this look."""
-        unseated = list(filterfalse(self.seats.__contains__, keys))
+        seated = self.seats
+        unseated = [key for key in keys if key not in seated]
         if kind is Kind.MISS:
             unseated = self._marks.without(self._recent_ends.without(unseated, now))
         return frozenset(unseated)
@@ -145,7 +146,7 @@ class Dedup:
         if held:
             unit = Unit(namespace, held, demand)
             unit.phase, unit.began, unit.ended, unit.hold_until = Phase.HELD, began, now, began + hold
-            self.seats.give(unit)
+            seats.give(self.seats, unit)
             self._remind(unit.hold_until, unit)
             self.seen.put(held, now)
         return held, covered
@@ -178,7 +179,7 @@ class Dedup:
         for at in range(0, len(keys), size):
             unit = Unit(namespace, keys[at : at + size] if len(keys) > size else keys, demand)
             before = len(self.seats)
-            self.seats.give(unit)
+            seats.give(self.seats, unit)
             if len(self.seats) - before < len(unit.keys):
                 self._seat_once(unit, units)
             units.append(unit)
@@ -189,19 +190,19 @@ class Dedup:
     def _seat_once(self, unit: Unit, others: list[Unit]) -> None:
         """For a pack that names a key twice: our client sends none, others may. The first place counts."""
         for other in others:
-            self.seats.give(other)
-        narrow(unit, [key for key in dict.fromkeys(unit.keys) if self.seats[key] is unit])
+            seats.give(self.seats, other)
+        seats.narrow(unit, [key for key in dict.fromkeys(unit.keys) if self.seats[key] is unit])
 
     def _seat(self, namespace: Namespace, keys: list[bytes], demand: Demand, now: float) -> None:
         """Seats keys in a unit of their own. The demand's open pack is held for them already."""
         if len(keys) == 1 and keys[0] in self.slow_keys:
             demand = demand.apart(self.slow_keys[keys[0]])
         unit = Unit(namespace, keys, demand)
-        self.seats.give(unit)
+        seats.give(self.seats, unit)
         self.schedule.add(unit, now)
 
     def _vacate(self, unit: Unit, key: bytes) -> None:
-        self.seats.vacate(unit, key)
+        seats.vacate(self.seats, unit, key)
         if unit.phase is Phase.HELD and unit.gone == len(unit.keys):
             self._over(unit)
 
@@ -241,8 +242,8 @@ class Dedup:
             demand.open_pack.release(len(keys) - len(good))
             if good:
                 parts.append((demand, good))
-        narrow_parts(unit, parts)
-        self.seats.forget(bad)
+        seats.narrow_parts(unit, parts)
+        seats.forget(self.seats, bad)
 
     def run(self, unit: Unit, hold: float, now: float) -> None:
         """The head begins to run; hold, head timeout and spacing count from here."""
@@ -259,13 +260,13 @@ class Dedup:
 
     def finish(self, unit: Unit, now: float) -> None:
         """The head of every key that is still in the unit has written: tails are promoted, seats are kept."""
-        for demand, keys in self.seats.live_parts(unit):
+        for demand, keys in seats.live_parts(self.seats, unit):
             demand.open_pack.release(len(keys))
         self._ended(unit)
         unit.phase, unit.ended = Phase.HELD, now
         tails = self.tails
         if tails and not tails.keys().isdisjoint(unit.keys):
-            for key in [key for key in self.seats.live(unit) if key in tails]:
+            for key in [key for key in seats.live_keys(self.seats, unit) if key in tails]:
                 self._promote(unit, key, now)
         if unit.gone == len(unit.keys):
             self._over(unit)
@@ -274,7 +275,7 @@ class Dedup:
 
     def _promote(self, unit: Unit, key: bytes, now: float) -> None:
         tail = self.tails.pop(key)
-        moved(unit)
+        seats.moved(unit)
         self._seat(unit.namespace, [key], self._spaced(tail, unit, key), now)
 
     def _spaced(self, demand: Demand, unit: Unit, key: bytes) -> Demand:
@@ -293,7 +294,7 @@ class Dedup:
         demand = self._spaced(demand, unit, keys[0])._replace(judged=demand.judged or unit.judged)
         blocked = [key for key in keys if key in self.tails] if self.tails else []
         rest = [key for key in keys if key not in self.tails] if blocked else keys
-        moved(unit, len(keys))
+        seats.moved(unit, len(keys))
         for key in blocked:
             tail = self.tails.pop(key)
             tail.open_pack.release(1)
@@ -371,14 +372,14 @@ class Dedup:
         unit.parts = unit.captures = ()
 
     def _forget(self, unit: Unit, now: float) -> None:
-        keys = self.seats.live(unit)
-        self.seats.forget(keys)
+        keys = seats.live_keys(self.seats, unit)
+        seats.forget(self.seats, keys)
         self._recent_ends.put(keys, unit.ended, now)
         self._over(unit)
 
     def _over(self, unit: Unit) -> None:
         unit.phase = Phase.OVER
-        narrow(unit, [])
+        seats.narrow(unit, [])
         unit.announced = ()
         if unit.late:
             unit.late = False

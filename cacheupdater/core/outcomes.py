@@ -15,6 +15,7 @@ from cacheupdater.core.answers import ENDING, FINISHING, UNCHANGED, WRITTEN, Ans
 from cacheupdater.core.brake import Brake
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.policy import Loaded
+from cacheupdater.core.seats import live_keys, live_parts
 from cacheupdater.core.unit import Demand, Phase, Unit
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class Outcomes:
         """The keys that are still in the unit are finished."""
         seats = self._dedup.seats
         gone = unit.gone
-        keys = seats.live(unit)
+        keys = live_keys(seats, unit)
         self.troubles.over(keys)
         self._dedup.seen.put(keys, now)
         if absent:
@@ -272,7 +273,7 @@ class Outcomes:
 
     def _live_parts(self, unit: Unit, bad: Collection[bytes]) -> Iterator[tuple[Demand, list[bytes]]]:
         """Each demand with its keys that have written."""
-        for demand, keys in self._dedup.seats.live_parts(unit):
+        for demand, keys in live_parts(self._dedup.seats, unit):
             yield demand, [key for key in keys if key not in bad] if bad else keys
 
     def _report_ages(

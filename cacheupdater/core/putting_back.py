@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.seats import live_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -87,7 +88,7 @@ class PuttingBack:
             if open_pack in found:
                 # a miss that came while the head ran was declined, and its pack leans on this one
                 kind = max(unit.demand.kind, Kind.MISS)
-                found[open_pack] += [(kind, key) for key in self._seats.live(unit)]
+                found[open_pack] += [(kind, key) for key in live_keys(self._seats, unit)]
         for removal in self._removals.resting():
             if removal.open_pack in found:
                 found[removal.open_pack].append((Kind.CHANGE, removal.key))

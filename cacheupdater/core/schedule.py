@@ -22,7 +22,7 @@ from cacheupdater.core.backlog import Backlog
 from cacheupdater.core.breaker import PROBE_KEYS
 from cacheupdater.core.payment import Receipt
 from cacheupdater.core.priorities import Lines
-from cacheupdater.core.seats import moved, narrow
+from cacheupdater.core.seats import give, moved, narrow
 from cacheupdater.core.shedding import Shedding, room
 from cacheupdater.core.unit import PATIENT, Demand, Unit
 
@@ -380,7 +380,7 @@ class Schedule:
         else:
             keys = [key for _, part in parts for key in part]
             unit = Unit(backlog.namespace, keys, parts[0][0])
-            self._seats.give(unit)
+            give(self._seats, unit)
         unit.parts = parts
         unseen = 0
         for demand, keys in parts:

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.hints import Kind
-from cacheupdater.core.seats import narrow
+from cacheupdater.core.seats import forget, live_keys, narrow
 from cacheupdater.core.unit import KNOWN, PATIENT, SLOW, UNSEEN, URGENCY
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Shedding:
 
     def drop(self, backlog: Backlog, unit: Unit, keys: list[bytes], reason: str) -> None:
         """These keys leave the unit, and memory."""
-        self._seats.forget(keys)
+        forget(self._seats, keys)
         if unit.ready:
             backlog.count_ready(unit.demand, -len(keys))
         self._count(backlog, unit.demand, -len(keys))
@@ -106,7 +106,7 @@ class Shedding:
         dropped = 0
         while aged.units and dropped < self._limits.turn_keys:
             unit = aged.units.popleft()
-            keys = self._seats.live(unit)
+            keys = live_keys(self._seats, unit)
             dropped += len(keys) + 1
             self.drop(backlogs[unit.namespace], unit, keys, aged.why(unit))
 
@@ -142,7 +142,7 @@ class Shedding:
     def _drop_some(self, backlog: Backlog, queue: deque[Unit], excess: int) -> bool:
         while queue:
             unit = queue[0]
-            keys = self._seats.live(unit)
+            keys = live_keys(self._seats, unit)
             if len(keys) > excess:
                 narrow(unit, keys[excess:])
                 self.drop(backlog, unit, keys[:excess], "backlog")

@@ -8,7 +8,7 @@ from cacheupdater.core.backlog import Backlog
 from cacheupdater.core.cursors import OpenPack
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.peers import NOBODY, Peer
-from cacheupdater.core.seats import Seats
+from cacheupdater.core.seats import Seats, give, vacate
 from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Unit
 
 PEER = Peer(NOBODY)
@@ -24,14 +24,14 @@ class Desk:
     def __init__(self) -> None:
         self.space = namespace()
         self.backlog = Backlog(self.space)
-        self.seats = Seats()
+        self.seats: Seats = {}
 
     def put(
         self, names: list[bytes], kind: Kind = Kind.TOUCH, *, since: float = 0.0, **changed: object
     ) -> Unit:
         demand = Demand(kind, URGENCY[kind], OpenPack(0, since, PEER), since)._replace(**changed)
         unit = Unit(self.space, names, demand)
-        self.seats.give(unit)
+        give(self.seats, unit)
         self.backlog.put(unit)
         return unit
 
@@ -93,7 +93,7 @@ def test_part_of_a_failed_unit_goes_alone():
 def test_keys_that_have_left_their_unit_are_passed_over():
     desk = Desk()
     unit = desk.put(keys(3))
-    desk.seats.vacate(unit, b"p:1")
+    vacate(desk.seats, unit, b"p:1")
 
     assert desk.pick(9) == [[b"p:0", b"p:2"]]
 

@@ -25,6 +25,7 @@ from cacheupdater.core.recent_ends import RecentEnds
 from cacheupdater.core.removals import Removals
 from cacheupdater.core.retry import Troubles
 from cacheupdater.core.schedule import Schedule
+from cacheupdater.core.seats import live_parts
 from cacheupdater.core.unit import URGENCY, Demand, Phase
 from cacheupdater.core.witnesses import Witnesses
 
@@ -358,7 +359,7 @@ def change_that_can_wait_is_hurried(patch):
 
 
 def policy_takes_a_braked_key_for_a_refreshed_one(patch):
-    patch(Outcomes, "_live_parts", lambda self, unit, bad: self._dedup.seats.live_parts(unit))
+    patch(Outcomes, "_live_parts", lambda self, unit, bad: live_parts(self._dedup.seats, unit))
 
 
 def policy_is_not_told_of_refreshes_for_changes(patch):

@@ -10,7 +10,16 @@ from cacheupdater.core.cursors import OpenPack
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.namespace import Namespace
 from cacheupdater.core.peers import Peer
-from cacheupdater.core.seats import Seats, moved, narrow, narrow_parts
+from cacheupdater.core.seats import (
+    forget,
+    give,
+    live_keys,
+    live_parts,
+    moved,
+    narrow,
+    narrow_parts,
+    vacate,
+)
 from cacheupdater.core.unit import URGENCY, Demand, Unit
 from cacheupdater_client.protocol.patterns import Pattern
 
@@ -22,45 +31,45 @@ CLAIM = Demand(Kind.TOUCH, URGENCY[Kind.TOUCH], OpenPack(0, 0.0, Peer(1)), 0.0)
 
 @pytest.fixture
 def seats():
-    return Seats()
+    return {}
 
 
 @pytest.fixture
 def unit(seats):
     made = Unit(SPACE, [A, B, C], CLAIM)
     made.parts = [(CLAIM, [A, B]), (CLAIM, [C])]
-    seats.give(made)
+    give(seats, made)
     return made
 
 
 def test_all_keys_of_a_new_unit_sit_in_it(seats, unit):
     assert seats == {A: unit, B: unit, C: unit}
-    assert seats.live(unit) == [A, B, C]
-    assert list(seats.live_parts(unit)) == [(CLAIM, [A, B]), (CLAIM, [C])]
+    assert live_keys(seats, unit) == [A, B, C]
+    assert list(live_parts(seats, unit)) == [(CLAIM, [A, B]), (CLAIM, [C])]
 
 
 def test_who_is_given_another_seat_has_left_the_unit(seats, unit):
     other = Unit(SPACE, [B], CLAIM)
     moved(unit)
-    seats.give(other)
+    give(seats, other)
 
     assert seats[B] is other
-    assert seats.live(unit) == [A, C]
-    assert list(seats.live_parts(unit)) == [(CLAIM, [A]), (CLAIM, [C])]
+    assert live_keys(seats, unit) == [A, C]
+    assert list(live_parts(seats, unit)) == [(CLAIM, [A]), (CLAIM, [C])]
 
 
 def test_a_vacated_seat_is_nobodys(seats, unit):
-    seats.vacate(unit, A)
+    vacate(seats, unit, A)
 
     assert A not in seats
-    assert seats.live(unit) == [B, C]
+    assert live_keys(seats, unit) == [B, C]
 
 
 def test_a_narrowed_unit_has_lost_nothing_of_what_is_left_of_it(seats, unit):
-    seats.vacate(unit, A)
-    narrow(unit, seats.live(unit))
+    vacate(seats, unit, A)
+    narrow(unit, live_keys(seats, unit))
     assert (unit.keys, unit.gone) == ([B, C], 0)
 
     narrow_parts(unit, [(CLAIM, [C])])
-    seats.forget([B])
-    assert (unit.keys, seats.live(unit), seats) == ([C], [C], {C: unit})
+    forget(seats, [B])
+    assert (unit.keys, live_keys(seats, unit), seats) == ([C], [C], {C: unit})
