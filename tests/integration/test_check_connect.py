@@ -309,6 +309,15 @@ def test_existing_values_are_shown_beside_what_would_be_written(check, redis_url
     assert all(word in said for word in words), said
 
 
+def test_no_more_than_twenty_values_of_a_namespace_are_compared(check, redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.mset({f"product:{number}": PICKLE for number in range(30)})
+        _, rows = check()
+    [(state, what)] = valued(rows)
+    assert state == "wrong"
+    assert what.startswith("20 of 20 existing values are not like ours")
+
+
 def written_by_us(client, key, value, form="json"):
     """A load of ours writes it, as an updater's or a declared value's does."""
     token = fence.token_of(*client.time())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -27,6 +28,11 @@ NAMESPACES = {
     "broken": {"key": "broken:{id:int}", "load": {"python": "live.loaders:raising", "source": "code"}},
     "slow": {"key": "slow:{id:int}", "load": {"python": "live.loaders:hanging", "source": "asleep"}},
     "poor": {"key": "poor:{slot}", "load": {"python": "live.loaders:banners", "source": "poor"}},
+    "note": {
+        "key": "note:{id:int}",
+        "load": {"sql": "SELECT id, text FROM notes WHERE id IN :id", "source": "desk"},
+        "refresh": {"every": HOLD},
+    },
     "dear": {
         "key": "dear:{slot}",
         "load": {"python": "live.loaders:banners", "source": "code"},
@@ -46,7 +52,11 @@ def updater(session_redis_url):
         client.flushdb()
     with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder:
         started = Updaters(Path(folder))
-        yield started.start(config(session_redis_url, SOURCES, NAMESPACES))
+        desk = {"url": f"sqlite+aiosqlite:///{folder}/desk.db", "budget": "5000/s"}
+        with sqlite3.connect(f"{folder}/desk.db") as database:
+            database.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)")
+            database.execute("INSERT INTO notes VALUES (7, 'call back')")
+        yield started.start(config(session_redis_url, {**SOURCES, "desk": desk}, NAMESPACES))
         started.close()
 
 
@@ -97,6 +107,21 @@ def test_a_value_that_was_refreshed_and_is_held(updater, application):
     _, page, _ = command(updater, "explain", "banner:home")
     assert "banner  banner:{slot}  slot = home" in page
     assert "the function live.loaders:banners  (source code)" in page
+
+
+def test_a_statement_is_shown_with_what_is_bound_and_nothing_is_written(
+    updater, application, session_redis_url
+):
+    eventually(lambda: application.get("note:7"))
+    with redis.Redis.from_url(session_redis_url) as client:
+        before = {key: client.dump(key) for key in client.keys("*note:7*")}
+        said = explained(updater, "note:7", "--connect")
+        assert {key: client.dump(key) for key in client.keys("*note:7*")} == before
+    assert len(before) == 2, "the value and its floor"
+    assert said["redis"]["size"] == len(application.get("note:7"))
+    _, page, _ = command(updater, "explain", "note:7")
+    assert "SELECT id, text FROM notes WHERE id IN :id" in page
+    assert "id = 7" in page
 
 
 def test_a_row_that_does_not_exist(updater, application):

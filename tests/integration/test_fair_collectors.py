@@ -36,9 +36,8 @@ def updater(updaters, database, pg_url, redis_url):
 
 
 @contextlib.contextmanager
-def flooding(socket, first, keys, *, at_once):
-    """A client that sends misses of these keys as fast as it is let."""
-    peer = HintPeer(socket, timeout=None)
+def flooding(peer, first, keys, *, at_once):
+    """This client sends misses of these keys as fast as it is let."""
 
     def run():
         with contextlib.suppress(OSError):  # the peer is closed
@@ -64,9 +63,14 @@ def loaded(plain):
 def test_twenty_clients_behind_a_collector_have_twenty_shares_beside_a_direct_one(updater, collectors, plain):
     collector = collectors(updater.emit).start()
     with contextlib.ExitStack() as floods:
-        for number in range(CLIENTS):
-            floods.enter_context(flooding(collector.socket, 1 + number * EACH, EACH, at_once=500))
-        floods.enter_context(flooding(updater.socket, DIRECT_FROM, ROWS - DIRECT_FROM, at_once=20))
+        clients = [HintPeer(collector.socket, timeout=None) for _ in range(CLIENTS)]
+        direct = HintPeer(updater.socket, timeout=None)
+        eventually(
+            lambda: updater.metric("clients") == CLIENTS + 1
+        )  # a pack that comes before has fewer shares
+        for number, client in enumerate(clients):
+            floods.enter_context(flooding(client, 1 + number * EACH, EACH, at_once=500))
+        floods.enter_context(flooding(direct, DIRECT_FROM, ROWS - DIRECT_FROM, at_once=20))
         eventually(lambda: updater.metric("pending") > FULL)
         before = loaded(plain)
         eventually(lambda: plain.dbsize() >= sum(before) + MEASURED)

@@ -158,8 +158,9 @@ class Ledger(MemoryQueue):
 class Shell:
     """The surroundings of the partitions. Each namespace has a table in `tables`, by its name."""
 
-    def __init__(self, *namespaces, partitions=1, judged=False, policy=None, **changed):
+    def __init__(self, *namespaces, partitions=1, judged=False, policy=None, log_keys="hash", **changed):
         self.judged = judged
+        self.log_keys = log_keys
         self.policy = policy or Fixed()
         loop = asyncio.get_running_loop()
         self.queue = Ledger(partitions)
@@ -188,6 +189,7 @@ class Shell:
             random=lambda: 0.5,
             notices=self.notices,
             judged=self.judged,
+            log_keys=self.log_keys,
             wall=self.wall,
         )
         engine = Engine(

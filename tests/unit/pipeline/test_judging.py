@@ -72,6 +72,24 @@ async def test_nothing_is_written_where_the_first_values_are_foreign(case, caplo
 
 
 @in_virtual_time
+@pytest.mark.parametrize("theirs", [True, False], ids=["foreign", "ours"])
+async def test_a_verdict_stands_over_a_reload_until_the_settings_of_its_namespace_change(theirs):
+    shell = shop()
+    for key in KEYS if theirs else ():
+        shell.redis.set(key, FOREIGN["pickles"])
+    async with shell.partition() as partition:
+        shell.queue.send(Kind.MISS, *KEYS)
+        await asyncio.sleep(6.0)
+        around = partition._around
+    assert (written(shell) == []) == theirs
+    [recipe] = around.recipes.values()
+    same, changed = namespace(), namespace()  # a reload makes all namespaces anew
+    kept, anew = around.under({same: recipe}, {"p"}).judging, around.under({changed: recipe}, set()).judging
+    assert (kept.is_foreign(same), kept.is_open(same)) == (theirs, theirs)
+    assert (anew.is_foreign(changed), anew.is_open(changed)) == (False, True)
+
+
+@in_virtual_time
 async def test_application_that_fills_its_cache_by_itself_is_seen_first():
     shell = shop()
     async with shell.partition():

@@ -267,3 +267,13 @@ async def test_keys_of_nobody_are_named_at_debug_and_only_as_allowed(caplog):
         caplog.clear()
         await Process(log_keys=log_keys).look(Redis({}), 2, keys=[b"lock:7"])
         assert [line.rpartition(" ")[2] for line in caplog.messages if "no namespace takes" in line] == said
+
+
+@in_virtual_time
+async def test_no_more_than_three_keys_of_nobody_are_examples():
+    process = Process(log_keys="full")
+    for number in range(10):
+        await process.look(Redis({}), 1, keys=[b"lock:%d" % number])
+    process.live(2, hints=1000, nobodys=1000)
+    [told] = process.notices.standing()
+    assert told.text.endswith("such as lock:7, lock:8, lock:9")
