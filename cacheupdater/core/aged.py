@@ -15,6 +15,8 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.unit import PATIENT
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -53,7 +55,9 @@ class Aged:
 
     def why(self, unit: Unit) -> str:
         """Why these keys are dropped."""
-        return "paused" if unit.namespace in self.paused else "aged"
+        if unit.namespace in self.paused:
+            return "paused"
+        return "unworthy" if unit.demand.urgency == PATIENT else "aged"
 
     def look_at(self, backlog: Backlog) -> None:
         """The next `find` looks at this backlog, whatever its age."""

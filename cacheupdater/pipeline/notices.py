@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from cacheupdater.core.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from cacheupdater.core.events import Event
 
@@ -31,8 +31,8 @@ SHORT_S = 1.0  # seconds; the end of a shorter trouble would be logged right aft
 _MOMENT_S = 0.05  # seconds; a line would show less as 0.0 s
 STANDING_MAX = 1_000  # troubles remembered at once; beyond it, the oldest is forgotten without a last line
 
-_LEFT_ALONE: frozenset[Event] = frozenset({"foreign", "braked"})
-"""Troubles in which the updater leaves keys as they are because it should. In all others it has tried and failed."""
+_FATES: Mapping[Event, str] = {"foreign": "left alone", "braked": "left alone", "dropped": "dropped"}
+"""What becomes of the keys of a trouble, where the updater has not tried to refresh them, and failed."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Notice:
     def cost(self) -> str:
         """How often the trouble was met, and what became of its keys, in words."""
         often = "once" if self.times == 1 else f"{self.times} times"
-        fate = "left alone" if self.event in _LEFT_ALONE else "tried in vain"
+        fate = _FATES.get(self.event, "tried in vain")
         return often + (f", {counted(self.keys, 'key')} {fate}" if self.keys else "")
 
 

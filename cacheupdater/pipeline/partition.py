@@ -323,11 +323,11 @@ class Partition:
         self.wake_up()
 
     async def _tell_foreign(self, keys: Sequence[bytes], answers: Sequence[Answer]) -> None:
-        """Report the keys that the fence left alone, except in namespaces already reported as the application's."""
+        """Report the keys that the fence left alone. A namespace without a verdict has its own report, once there is one."""
         around, now = self._around, asyncio.get_running_loop().time()
         found = [key for key, each in zip(keys, answers, strict=False) if each.result is Result.FOREIGN]
         for namespace, known in around.keyspace.resolve_many(found)[0].items() if found else ():
-            if not around.judging.is_foreign(namespace):
+            if not around.judging.is_open(namespace):
                 await around.foreign.found(namespace.name, around.recipes[namespace], known, now)
 
 

@@ -3,7 +3,7 @@
 The partitions of a process share one `Vitals`, in their `Surroundings`. The service calls `tick` once a second. `Vitals`
 reports that no client is connected or sends hints, that hints belong to no namespace, or that keys which readers find are not
 in our Redis. For each source it reports whether the source is up, and the time since its last success;
-for each namespace, how many misses wait because too many rows do not exist. It decides nothing.
+for each namespace, how many misses wait because too many rows do not exist. `dropping` is a part of it. It decides nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from cacheupdater.pipeline.dropping import REASONS, Dropping
 from cacheupdater.pipeline.looking import WINDOW_S, Looking
 from cacheupdater.pipeline.naming import named
 from cacheupdater.pipeline.whereabouts import Whereabouts
@@ -63,6 +64,7 @@ class Vitals:
         self._begin = _beginnings(keyspace)
         self._heard = self._nobodys = 0  # since the last tick
         self._minute: deque[tuple[float, int, int]] = deque()  # when, hints, hints of nobody
+        self._dropping = Dropping(notices)
         self._succeeded: dict[str, float] = {}  # sources, and when
         self._alone_since: float | None = None
         self._no_hint_since: float | None = None
@@ -90,11 +92,13 @@ class Vitals:
 
     def counted(self, totals: Mapping[tuple[Metric, str, str], int]) -> None:
         """What the core of a partition has counted since the last call, by metric, label and reason."""
-        for (metric, _, reason), amount in totals.items():
+        for (metric, label, reason), amount in totals.items():
             if metric == "hints":
                 self._heard += amount
             elif metric == "dropped" and reason == "unknown":
                 self._nobodys += amount
+            elif metric == "dropped" and reason in REASONS:
+                self._dropping.counted(label, reason, amount)
 
     def loaded(self, source: str, now: float) -> None:
         """The source has answered a statement."""
@@ -112,6 +116,7 @@ class Vitals:
         self._tick_nobodys(now)
         self._tick_elsewhere(now)
         self._tick_absent(now)
+        self._dropping.tick(now, self._namespaces)
 
     def plain(self, now: float) -> dict[str, object]:
         """The figures of the last minute, for JSON. Keys are named as the configuration allows."""

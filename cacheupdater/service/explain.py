@@ -42,6 +42,11 @@ _EVERYBODYS: frozenset[Event] = frozenset(
 )
 """Troubles that may concern any key, whatever the subject of the trouble."""
 
+_OF_A_SOURCE: frozenset[Event] = frozenset(
+    {"load_failed", "dropped", "feed_down", "feed_lacks", "feed_skipped"}
+)
+"""Troubles whose subject is a source. A namespace may have the same name."""
+
 
 class Explainer:
     """The page `/explain` of one service."""
@@ -136,12 +141,19 @@ class Explainer:
 
     def _troubles(self, namespace: Namespace | None) -> list[dict[str, object]]:
         """The standing troubles that may concern a key of this namespace."""
-        subjects = {namespace.name, namespace.source.name} if namespace else set()
         return [
             each
             for each in self._around.notices.plain()
-            if each["event"] in _EVERYBODYS or each["subject"] in subjects
+            if each["event"] in _EVERYBODYS or (namespace and _concerns(each, namespace))
         ]
+
+
+def _concerns(trouble: Mapping[str, object], namespace: Namespace) -> bool:
+    """Whether a trouble is about this namespace or its source."""
+    name, source, subject = namespace.name, namespace.source.name, trouble["subject"]
+    if trouble["event"] == "fleet_down":  # of a budget, or of a quota
+        return subject in {name, source}
+    return subject == (source if trouble["event"] in _OF_A_SOURCE else name)
 
 
 def _lives_on(namespace: Namespace | None) -> float | None:

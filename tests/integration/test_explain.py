@@ -33,6 +33,11 @@ NAMESPACES = {
         "load": {"sql": "SELECT id, text FROM notes WHERE id IN :id", "source": "desk"},
         "refresh": {"every": HOLD},
     },
+    "crowded": {
+        "key": "crowded:{slot}",
+        "load": {"python": "live.loaders:banners", "source": "poor"},
+        "max_backlog": 2,
+    },
     "dear": {
         "key": "dear:{slot}",
         "load": {"python": "live.loaders:banners", "source": "code"},
@@ -43,6 +48,7 @@ SOURCES = {
     "code": {"budget": "5000/s"},
     "asleep": {"budget": "5000/s", "statement_timeout": "1500ms"},
     "poor": {"budget": "1/h"},
+    "desk": {"url": "sqlite+aiosqlite:////nowhere/desk.db", "budget": "5000/s"},
 }
 
 
@@ -52,7 +58,7 @@ def updater(session_redis_url):
         client.flushdb()
     with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder:
         started = Updaters(Path(folder))
-        desk = {"url": f"sqlite+aiosqlite:///{folder}/desk.db", "budget": "5000/s"}
+        desk = SOURCES["desk"] | {"url": f"sqlite+aiosqlite:///{folder}/desk.db"}
         with sqlite3.connect(f"{folder}/desk.db") as database:
             database.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)")
             database.execute("INSERT INTO notes VALUES (7, 'call back')")
@@ -147,6 +153,13 @@ def test_a_load_that_takes_long_and_then_a_source_that_does_not_answer(updater, 
 def test_a_budget_that_is_spent(updater, application):
     application.get("poor:first")
     eventually(lambda: "the budget of source poor" in because(updater, "poor:first"), within=30)
+
+
+def test_a_hint_that_is_dropped_because_too_many_keys_wait(updater, application):
+    for number in range(20):
+        application.get(f"crowded:{number}")
+    eventually(lambda: "dropped: hints of crowded are dropped" in because(updater, "crowded:0"), within=30)
+    assert "the budget of source poor, or a quota, does not pay" in because(updater, "crowded:0")
 
 
 def test_a_value_that_no_updater_wrote(updater, application, session_redis_url):

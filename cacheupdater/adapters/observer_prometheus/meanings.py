@@ -49,6 +49,7 @@ DROPS = {
     "backlog": "more keys of the namespace waited than `max_backlog`, or than its share of what may wait in a partition",
     "late": "a read that was reported more than a minute late; if the key is still read, a later read has repeated it",
     "aged": "the key waited for 30 s, and the budget could not pay for it",
+    "unworthy": "a change that was not worth a row: it waited for a quiet moment for 30 s, and then its value was removed",
     "quarantined": "the key failed by itself too often, and is left alone for a minute",
     "paused": "an operator has paused the namespace; of a change only the value was removed",
     "removal_refused": "the change could not be served, and Redis refused five times to remove its key: an old value may be left",

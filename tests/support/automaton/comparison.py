@@ -113,7 +113,7 @@ def compare_counts(engine: Engine, model: Model, *, repeated: bool = False) -> N
         if metric in {"decisions", "dropped"}:
             counts[reason] = counts.get(reason, 0) + amount
     expected, model.counts = model.counts, {}
-    for reason in ("aged", "backlog"):  # counted by the step after
+    for reason in ("aged", "unworthy", "backlog"):  # counted by the step after
         expected.pop(reason, None)
         counts.pop(reason, None)
     late = counts.get("unknown", 0) - expected.get("unknown", 0)

@@ -501,7 +501,7 @@ class Play:
             check_backlog(self, dropped)
         for name in dropped.keys:
             key = self.model.keys[name]
-            if dropped.reason == "aged":
+            if dropped.reason in {"aged", "unworthy"}:
                 require(
                     key.due and key.head.since + self.limits.backlog_age <= self.now, name, "is not so old"
                 )

@@ -199,7 +199,7 @@ def test_change_that_waited_for_too_long_is_dropped_and_its_key_removed():
 
     assert now == pytest.approx(10.0 + story.limits.backlog_age, abs=1.5)
     assert work.invalidation.keys == [A]
-    assert story.count("dropped", "aged") == 1
+    assert story.count("dropped", "unworthy") == 1
     done = story.done
     story.removed(work.invalidation, now)
     assert story.done > done

@@ -163,6 +163,7 @@ async def test_statement_that_never_worked_takes_nothing_from_an_application_tha
             await asyncio.sleep(1.0)
         assert len(partition.engine.quarantine) == len(KEYS)
         assert {shell.redis.get(key) for key in KEYS} == {THEIRS}
+    assert "foreign" not in {each.event for each in shell.notices.standing()}  # nobody has judged them yet
 
 
 @in_virtual_time

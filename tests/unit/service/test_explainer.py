@@ -64,10 +64,17 @@ async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():
         ("redis_down", ""),
         ("load_failed", "shop"),
         ("foreign", "product"),
+        ("dropped", "shop"),
+        ("fleet_down", "shop"),
+        ("fleet_down", "product"),
     ],
 )
 async def test_a_trouble_that_may_be_this_keys_is_told(trouble):
     assert await troubles(trouble, ("load_failed", "another")) == [trouble]
+
+
+async def test_a_namespace_with_the_name_of_the_source_is_another_subject():
+    assert await troubles(("foreign", "shop"), ("load_failed", "product")) == []
 
 
 async def test_a_feed_is_told_only_if_it_tells_changes_of_the_namespace():

@@ -1,0 +1,97 @@
+"""Hints that are dropped although nothing fails, because the budget does not pay for all that is asked: a line for each source.
+
+`Vitals` makes one `Dropping`, hands it what the cores of all partitions have counted, and calls `tick` once a second. A trouble
+is over after a minute without a drop. Keys that wait because something fails have another line, so they count for nothing here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from cacheupdater.pipeline.looking import WINDOW_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cacheupdater.core.events import Event
+    from cacheupdater.core.namespace import Namespace
+    from cacheupdater.pipeline.notices import Notices
+
+NAMES_MOST = 5  # namespaces in one sentence
+REASONS = frozenset({"backlog", "aged"})
+"""Reasons for which keys are dropped that wait for their turn."""
+
+_OF_A_SOURCE: tuple[Event, ...] = ("load_failed", "fleet_down")
+_OF_A_NAMESPACE: tuple[Event, ...] = ("load_refused", "write_failed", "write_delayed", "fleet_down", "absent")
+"""Troubles for which keys wait, whatever the budget is."""
+
+
+class Lately:
+    """What a namespace has lost in the last minute, or since it began to lose hints."""
+
+    __slots__ = ("keys", "last", "reasons")
+
+    def __init__(self) -> None:
+        self.keys = 0
+        self.last = 0.0
+        self.reasons: set[str] = set()
+
+
+class Dropping:
+    """The dropped hints of one process."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._new: Counter[tuple[str, str]] = Counter()  # keys since the last tick, by namespace and reason
+        self._lately: dict[str, dict[str, Lately]] = {}  # by source and namespace
+
+    def counted(self, name: str, reason: str, keys: int) -> None:
+        """So many keys of this namespace were dropped, for one of the `REASONS`."""
+        self._new[name, reason] += keys
+
+    def tick(self, now: float, namespaces: Iterable[Namespace]) -> None:
+        """Called once a second."""
+        new, self._new = self._new, Counter()
+        lost: Counter[str] = Counter()  # by source
+        sources = self._sources_of_the_healthy(namespaces) if new else {}
+        for (name, reason), keys in new.items():
+            if (source := sources.get(name)) is not None:
+                lost[source] += keys
+                lately = self._lately.setdefault(source, {}).setdefault(name, Lately())
+                lately.keys, lately.last = lately.keys + keys, now
+                lately.reasons.add(reason)
+        for source, names in list(self._lately.items()):
+            self._forget(source, names, now)
+            if source in lost:
+                self._notices.trouble("dropped", source, _said(source, names), keys=lost[source])
+
+    def _forget(self, source: str, names: dict[str, Lately], now: float) -> None:
+        for name in [name for name, lately in names.items() if now - lately.last >= WINDOW_S]:
+            del names[name]
+        if not names:
+            del self._lately[source]
+            self._notices.over("dropped", source)
+
+    def _sources_of_the_healthy(self, namespaces: Iterable[Namespace]) -> dict[str, str]:
+        """The source of each namespace whose keys wait for nothing but their turn."""
+        stand = {(each.event, each.subject) for each in self._notices.standing()}
+        if ("redis_down", "") in stand:
+            return {}
+        return {
+            each.name: each.source.name
+            for each in namespaces
+            if not any((event, each.name) in stand for event in _OF_A_NAMESPACE)
+            and not any((event, each.source.name) in stand for event in _OF_A_SOURCE)
+        }
+
+
+def _said(source: str, names: dict[str, Lately]) -> str:
+    """The namespaces that lose most, the reasons as the metric has them, and the cause."""
+    most = sorted(names, key=lambda name: names[name].keys, reverse=True)[:NAMES_MOST]
+    more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
+    reasons = ", ".join(sorted(set().union(*(each.reasons for each in names.values()))))
+    return (
+        f"hints of {', '.join(most)}{more} are dropped ({reasons}):"
+        f" the budget of source {source}, or a quota, does not pay for all that is asked"
+    )
