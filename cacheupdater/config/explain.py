@@ -61,9 +61,8 @@ def _message(model: type[BaseModel], detail: ErrorDetails) -> str:
         return _choice(str(detail["input"]), str(ctx["expected"]))
     if kind == "string_pattern_mismatch":
         return _FORMS.get(name, _WORDS[kind])
-    return _WORDS.get(kind) or detail["msg"].replace("Input should be", "must be").replace(
-        "Value should", "must"
-    )
+    said = detail["msg"].replace("Input should be", "must be").replace("Value should", "must")
+    return _WORDS.get(kind, said) + (_known(_model_at(model, loc)) if kind == "model_type" else "")
 
 
 def _choice(value: str, expected: str) -> str:
@@ -79,7 +78,11 @@ def _suggestion(home: type[BaseModel], name: str) -> str:
     close = get_close_matches(name, list(home.model_fields), n=1)
     deeper = [f"{outer}.{name}" for outer, inner in _sections(home) if name in inner.model_fields]
     best = (deeper + close)[:1]
-    return f'; did you mean "{best[0]}"?' if best else f"; known here: {', '.join(home.model_fields)}"
+    return f'; did you mean "{best[0]}"?' if best else _known(home)
+
+
+def _known(section: type[BaseModel]) -> str:
+    return f"; known here: {', '.join(section.model_fields)}"
 
 
 def _sections(home: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:

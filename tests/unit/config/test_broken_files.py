@@ -212,7 +212,11 @@ CASES = [
     ("pool_size: 5", "pool_size: five", '7:72: sources.main.pool_size: "five" is not a whole number'),
     ("partitions: 2", "partitions: 0", "3:39: queue.partitions: must be greater than or equal to 1"),
     ("partitions: 2", "partitions: 1025", "3:39: queue.partitions: must be less than or equal to 1024"),
-    ("{every: 2s}", "2s", "15:14: namespaces.product.refresh: must be a section of `key: value` lines"),
+    (
+        "{every: 2s}",
+        "2s",
+        "15:14: namespaces.product.refresh: must be a section of `key: value` lines; known here: policy, every, worth, max_age",
+    ),
     ("[name]", "name", "14:38: namespaces.product.value.columns: must be a list, such as [one, two]"),
     ("[name]", "[name, {}]", "14:45: namespaces.product.value.columns[1]: must be text"),
     (
