@@ -1,20 +1,30 @@
 """The mass-deletion brake: many rows that vanish at once are more likely a mistake than a fact.
 
 A wrong schema, an empty replica or a truncated table answers "absent" for keys that readers still find. The brake sees
-every unit before its write. While far more of the touched keys are absent than ever before, none of them is deleted; their
-values stay until their ttl. Misses and changes do not count and are believed: a missed key has no value to lose, and a
-change was announced. Touches of keys that have no value in Redis do not count either: a sender that invents keys must not
-pull the brake. One per namespace and engine.
+every unit before its write. While far more of the keys that were touched lately are absent than ever before, none of them is
+deleted; their values stay until their ttl. Misses and changes do not count and are believed: a missed key has no value to
+lose, and a change was announced. Touches of keys that have no value in Redis do not count either: a sender that invents keys
+must not pull the brake. One per namespace and engine.
+
+A key counts once, with its latest load. A hot key is loaded ten times in a window; if each load counted, nine of ten rows
+that have vanished would be deleted before the brake tripped.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-LEAST_ABSENT = 20  # keys in a window: below it a handful of deletes would trip the brake
-SHARE = 0.5  # of the touched keys of a window
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEAST_ABSENT = 20  # keys: below it a handful of deletes would trip the brake
+SHARE = 0.5  # of the keys that were touched lately
 TIMES_USUAL = 5.0  # and so many times the share seen so far
-WINDOW = 10.0  # seconds; two halves are kept, so a judgement looks back 10 to 20 s
+WINDOW = 10.0  # seconds: what was touched earlier does not count
+LATEST = 1_000
+"""Loads that are looked back at: all of a quiet namespace's window. A busy namespace loses five hundred values at most."""
 
 
 @dataclass(slots=True)
@@ -22,27 +32,47 @@ class Brake:
     """The share of absent rows among touched keys, lately and usually."""
 
     usual: float = 0.0
-    _asked: int = 0
+    # units: when, their touched keys, and those without a row
+    _latest: deque[tuple[float, Sequence[bytes], Sequence[bytes]]] = field(default_factory=deque)
+    _asked: int = 0  # keys of the latest units, however often one was loaded
     _absent: int = 0
-    _last_asked: int = 0
-    _last_absent: int = 0
-    _turned: float = 0.0
+    _since: float = 0.0  # when the last look at what is usual was taken, and what was loaded since then
+    _asked_since: int = 0
+    _absent_since: int = 0
 
-    def trips(self, asked: int, absent: int, now: float) -> bool:
-        """Whether absent rows must not be believed now. `asked` and `absent` are touched keys that were not counted before."""
-        if now - self._turned >= WINDOW:
-            self._turn(now)
+    def trips(self, touched: Sequence[bytes], absent: Sequence[bytes], now: float) -> bool:
+        """Whether absent rows must not be believed now. These touched keys were loaded, and some had no row."""
+        if now - self._since >= WINDOW:
+            self._learn(now)
+        if touched:
+            self._latest.append((now, touched, absent))
+            self._count(len(touched), len(absent))
+            self._asked_since += len(touched)
+            self._absent_since += len(absent)
+        self._forget(now)
+        if self._absent < LEAST_ABSENT:  # so it is in almost every unit
+            return False
+        vanished: dict[bytes, bool] = {}
+        for _, keys, without_row in self._latest:
+            vanished.update(dict.fromkeys(keys, False))
+            vanished.update(dict.fromkeys(without_row, True))
+        keys_absent = sum(vanished.values())
+        share = max(SHARE, min(0.9, TIMES_USUAL * self.usual))
+        return keys_absent >= LEAST_ABSENT and keys_absent > len(vanished) * share
+
+    def _count(self, asked: int, absent: int) -> None:
         self._asked += asked
         self._absent += absent
-        window_asked = self._asked + self._last_asked
-        window_absent = self._absent + self._last_absent
-        share = max(SHARE, min(0.9, TIMES_USUAL * self.usual))
-        return window_absent >= LEAST_ABSENT and window_absent > window_asked * share
 
-    def _turn(self, now: float) -> None:
-        stale = now - self._turned >= 2 * WINDOW
-        if self._asked and self._absent <= self._asked * SHARE:  # what trips the brake never becomes usual
-            self.usual += 0.2 * (self._absent / self._asked - self.usual)
-        self._last_asked, self._last_absent = (0, 0) if stale else (self._asked, self._absent)
-        self._asked = self._absent = 0
-        self._turned = now
+    def _forget(self, now: float) -> None:
+        latest = self._latest
+        while latest and (now - latest[0][0] >= WINDOW or self._asked - len(latest[0][1]) >= LATEST):
+            _, touched, absent = latest.popleft()
+            self._count(-len(touched), -len(absent))
+
+    def _learn(self, now: float) -> None:
+        asked, absent = self._asked_since, self._absent_since
+        if asked and absent <= asked * SHARE:  # what trips the brake never becomes usual
+            self.usual += 0.2 * (absent / asked - self.usual)
+        self._asked_since = self._absent_since = 0
+        self._since = now

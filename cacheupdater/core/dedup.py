@@ -291,7 +291,7 @@ class Dedup:
 
     def again(self, unit: Unit, keys: list[bytes], demand: Demand, now: float) -> None:
         """These heads did not write: what they stood for is due again, together with their tails."""
-        demand = self._spaced(demand, unit, keys[0])._replace(judged=demand.judged or unit.judged)
+        demand = self._spaced(demand, unit, keys[0])
         blocked = [key for key in keys if key in self.tails] if self.tails else []
         rest = [key for key in keys if key not in self.tails] if blocked else keys
         seats.moved(unit, len(keys))

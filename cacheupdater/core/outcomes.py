@@ -100,21 +100,16 @@ class Outcomes:
         """
         if unit.phase is not Phase.RUNNING:
             return absent
-        touched = [
-            (demand, [key for key in keys if key not in valueless] if valueless else keys)
-            for demand, keys in unit.parts
-            if demand.kind is Kind.TOUCH
-        ]
+        parts = [keys for demand, keys in unit.parts if demand.kind is Kind.TOUCH]
+        touched = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
+        if valueless:
+            touched = [key for key in touched if key not in valueless]
         rowless = set(absent)
-        gone = (
-            [(demand, [key for key in keys if key in rowless]) for demand, keys in touched] if absent else []
-        )
+        gone = [key for key in touched if key in rowless] if absent else []
         brake = self._brakes.get(unit.namespace)
         if brake is None:
             brake = self._brakes[unit.namespace] = Brake()
-        trips = brake.trips(_unjudged(touched), _unjudged(gone), now)
-        unit.judged = True
-        return frozenset(chain.from_iterable(keys for _, keys in gone)) if trips else None
+        return frozenset(gone) if brake.trips(touched, gone, now) else None
 
     def answered(
         self,
@@ -298,8 +293,3 @@ def _cut(keys: list[bytes], pieces: int) -> Iterator[list[bytes]]:
     """At most so many parts, of about the same size."""
     size = -(-len(keys) // pieces)
     return (keys[at : at + size] for at in range(0, len(keys), size or 1))
-
-
-def _unjudged(parts: Iterable[tuple[Demand, list[bytes]]]) -> int:
-    """Keys that no brake has counted before."""
-    return sum(len(keys) for demand, keys in parts if not demand.judged)

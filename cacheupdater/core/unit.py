@@ -53,7 +53,6 @@ class Demand(NamedTuple):
     # from when a change that joins may start, if that is earlier: a start that no change has caused holds up no change
     earliest: float | None = None
     alone: bool = False  # part of a unit that failed: never joined with others again
-    judged: bool = False  # the brake has counted these keys: another try is no news
     unseen: bool = False  # misses, and nobody knows whether their rows exist
     slow: int = 0  # of suspects: at most so many of them run together
     moved_to: Peer | None = None  # the peer in whose turn it waits, if not the one of its oldest hint
@@ -120,7 +119,6 @@ class Unit:
         "ended",
         "gone",
         "hold_until",
-        "judged",
         "keys",
         "late",
         "namespace",
@@ -139,7 +137,6 @@ class Unit:
         self.demand = demand  # of a due unit; `parts` has those of a running one
         self.phase = Phase.DUE
         self.late = False  # its hold is over, its seats are not
-        self.judged = False  # the brake has counted its keys
         self.ready = False  # lies in a queue of its backlog (and is not delayed)
         self.gone = 0  # keys listed here whose seat is another unit by now; `seats` counts them
         self.parts: Sequence[tuple[Demand, list[bytes]]] = ()

@@ -88,6 +88,23 @@ async def test_rows_that_are_suddenly_absent_by_the_dozen_are_left():
 
 
 @in_virtual_time
+async def test_an_emptied_table_empties_no_cache_whose_keys_are_loaded_every_second():
+    keys = [b"p:%d" % n for n in range(100)]
+    shell = Shell(namespace(every=1.0))
+    shell.tables["p"].rows = {(n,): {"id": n} for n in range(100)}
+    async with shell.partition():
+        for second in range(40):
+            if second == 20:
+                shell.tables["p"].rows = {}
+            for key in keys:  # packs of one key, so that units are small too
+                shell.queue.touch(key)
+            await asyncio.sleep(1.0)
+        left = [key for key in keys if shell.redis.get(key)]
+    assert len(left) >= 50
+    assert "braked" in {each.event for each in shell.notices.standing()}
+
+
+@in_virtual_time
 async def test_ordinary_deletes_among_many_small_units_are_no_mass_deletion(caplog):
     shell = Shell()
     live, deleted = ([b"p:%d" % n for n in range(first, first + 300)] for first in (0, 1_000))
