@@ -44,6 +44,7 @@ class Node(NamedTuple):
     slots: tuple[range, ...]
     primary: str  # id of the primary that it copies; "-" for a primary
     id: str
+    epoch: str  # of its configuration; of a replica, its primary's
 
     def has(self, slot: int) -> bool:
         return any(slot in part for part in self.slots)
@@ -136,7 +137,7 @@ class RedisCluster:
                 self.tell(node, "SCRIPT", "FLUSH")
 
     def wait_until_settled(self) -> None:
-        """Waits until all running nodes agree on every slot's owner, and every replica is connected."""
+        """Waits until all running nodes agree on every slot's owner and on all epochs, and every replica is connected."""
         try:
             self._wait("all agree", self._is_settled)
         except TimeoutError as e:
@@ -204,7 +205,7 @@ class RedisCluster:
         """`id address flags primary ping pong epoch link slot-or-range...`; [...] is a slot that is moving."""
         edges = [each.partition("-") for each in words[8:] if not each.startswith("[")]
         slots = tuple(range(int(first), int(last or first) + 1) for first, _, last in edges)
-        return Node(self._ids[words[0]], frozenset(words[2].split(",")), slots, words[3], words[0])
+        return Node(self._ids[words[0]], frozenset(words[2].split(",")), slots, words[3], words[0], words[6])
 
     def _knows_all(self, node: RedisServer) -> bool:
         with suppress(KeyError):  # in a handshake a node has a temporary id
@@ -216,7 +217,10 @@ class RedisCluster:
     def _is_settled(self) -> bool:
         running = [node for node in self.nodes if self._telling.runs(node)]
         views = [self.view(node) for node in running]
-        roles = {frozenset((each.id, each.primary, each.slots) for each in view) for view in views}
+        # A node that takes a slot while it has not heard of the highest epoch takes no higher one, and the others never believe it
+        roles = {
+            frozenset((each.id, each.primary, each.slots, each.epoch) for each in view) for view in views
+        }
         if len(roles) != 1:
             return False
         flags = [each.flags for view in views for each in view if each.server in running]
