@@ -49,7 +49,7 @@ class Brake:
             self._count(len(touched), len(absent))
             self._asked_since += len(touched)
             self._absent_since += len(absent)
-        self._forget(now)
+        self.forget(now)
         if self._absent < LEAST_ABSENT:  # so it is in almost every unit
             return False
         vanished: dict[bytes, bool] = {}
@@ -64,7 +64,8 @@ class Brake:
         self._asked += asked
         self._absent += absent
 
-    def _forget(self, now: float) -> None:
+    def forget(self, now: float) -> None:
+        """What was touched too long ago leaves memory."""
         latest = self._latest
         while latest and (now - latest[0][0] >= WINDOW or self._asked - len(latest[0][1]) >= LATEST):
             _, touched, absent = latest.popleft()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cacheupdater.core.answers import ENDING, FINISHING, UNCHANGED, WRITTEN, Answer, Result
-from cacheupdater.core.brake import Brake
+from cacheupdater.core.brake import WINDOW, Brake
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.policy import Loaded
 from cacheupdater.core.seats import live_keys, live_parts
@@ -81,6 +82,7 @@ class Outcomes:
         self._removals = removals
         self._tally = tally
         self._brakes: dict[Namespace, Brake] = {}
+        self._released = -inf  # when all brakes forgot last
 
     def suspects(self, unit: Unit, absent: Collection[bytes]) -> list[bytes]:
         """Of these keys without a row, those that were touched: the brake must know whether they have a value."""
@@ -98,6 +100,7 @@ class Outcomes:
         Nobody knows any more which keys of a late unit were touched, so all their values stay: the next unit decides. The
         `valueless` have nothing to lose and do not count: touches of them are a stranger's, or came late.
         """
+        self._release(now)
         if unit.phase is not Phase.RUNNING:
             return absent
         parts = [keys for demand, keys in unit.parts if demand.kind is Kind.TOUCH]
@@ -110,6 +113,13 @@ class Outcomes:
         if brake is None:
             brake = self._brakes[unit.namespace] = Brake()
         return frozenset(gone) if brake.trips(touched, gone, now) else None
+
+    def _release(self, now: float) -> None:
+        """The brakes of namespaces that are idle now keep no keys: those of thousands would take a hundred megabytes."""
+        if now >= self._released + WINDOW:
+            self._released = now
+            for brake in self._brakes.values():
+                brake.forget(now)
 
     def answered(
         self,

@@ -288,6 +288,17 @@ def test_units_without_absent_rows_count_for_the_brake():
         story.end(unit, 0.0, absent=bool(absent))
 
 
+def test_the_brakes_of_idle_namespaces_hold_no_keys():
+    story = Story(*(namespace(f"n{n}") for n in range(5)))
+    for n in range(5):
+        story.touch(*(b"n%d:%d" % (n, key) for key in range(100)), at=20.0 * n)
+        unit = story.start(20.0 * n)
+        story.engine.braked(unit, [], 20.0 * n)
+        story.end(unit, 20.0 * n)
+    brakes = story.engine._outcomes._brakes.values()
+    assert [len(brake._latest) for brake in brakes] == [0, 0, 0, 0, 1]
+
+
 def test_another_try_of_the_same_keys_is_no_news_for_the_brake():
     story = Story(max_attempts=100)
     keys = [b"p:%d" % n for n in range(10)]
