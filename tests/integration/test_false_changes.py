@@ -57,6 +57,7 @@ def test_false_changes_remove_no_key_that_the_pattern_does_not_take(updater, pla
         assert values(plain) == KEYS
 
 
+@pytest.mark.prove
 def test_false_changes_empty_a_namespace_no_faster_than_its_budget(updater, plain):
     names = fill(plain, "product:%d")
     began = time.monotonic()

@@ -105,6 +105,7 @@ def cacheupdater(*args):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.prove
 def test_the_table_shows_what_the_load_was(updaters, redis_url, pg_url, shop):
     updater = updaters.start(settings(redis_url, pg_url, refresh={"max_age": "30s"}))
     with load(redis_url, updater.emit, shop) as reads:
@@ -142,6 +143,7 @@ def test_a_fixed_interval_has_no_price_to_show(updaters, redis_url, pg_url, shop
     assert json.loads(updater.page("/freshness")[1])["sources"] == []
 
 
+@pytest.mark.prove
 def test_a_recorded_minute_plans_budgets_offline(updaters, redis_url, pg_url, shop, tmp_path):
     updater = updaters.make(settings(redis_url, pg_url))
     file = tmp_path / "minute.rec"

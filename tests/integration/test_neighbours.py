@@ -69,6 +69,7 @@ def application(updater, redis_url):
         yield client
 
 
+@pytest.mark.prove
 def test_all_healthy_keys_are_loaded_beside_a_slow_row(updater, application, record_property):
     """They are read together each second, so that the updater would load them together."""
     began = time.monotonic()

@@ -56,6 +56,7 @@ def paused(updater):
     return updater.metric("paused", namespace="item") == 1
 
 
+@pytest.mark.prove
 def test_a_pause_holds_for_all_updaters_and_over_a_restart_and_loses_no_change(
     redis_url, pg_url, database, rows, updaters, plain
 ):

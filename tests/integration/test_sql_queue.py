@@ -78,9 +78,8 @@ def is_filled(url, plain):
     return False
 
 
-@pytest.mark.parametrize(
-    "url", ["file_url", pytest.param("server_url", marks=pytest.mark.prove)], indirect=True
-)
+@pytest.mark.prove
+@pytest.mark.parametrize("url", ["file_url", "server_url"], indirect=True)
 def test_hints_in_a_database_are_served_and_a_killed_updater_is_replaced(redis_url, url, updaters, plain):
     settings = settings_for(redis_url, url)
     first, second = (updaters.make(settings).start() for _ in range(2))

@@ -36,6 +36,7 @@ def client(redis_url):
         yield client
 
 
+@pytest.mark.prove
 def test_reads_through_streams_are_filled_and_a_killed_updater_is_replaced(settings, updaters, client, plain):
     first, second = (updaters.make(settings).start() for _ in range(2))
     client.mget(KEYS)
