@@ -6,8 +6,8 @@ deleted; their values stay until their ttl. Misses and changes do not count and 
 lose, and a change was announced. Touches of keys that have no value in Redis do not count either: a sender that invents keys
 must not pull the brake. One per namespace and engine.
 
-A key counts once, with its latest load. A hot key is loaded ten times in a window; if each load counted, nine of ten rows
-that have vanished would be deleted before the brake tripped.
+A key counts once, with its latest load. If each load counted, and keys were loaded ten times in a window, all rows that
+vanish would be deleted before they were half of the loads.
 """
 
 from __future__ import annotations

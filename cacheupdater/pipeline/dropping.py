@@ -28,7 +28,7 @@ _OF_A_NAMESPACE: tuple[Event, ...] = ("load_refused", "write_failed", "write_del
 
 
 class Lately:
-    """What a namespace has lost in the last minute, or since it began to lose hints."""
+    """What a namespace has lost since it began to lose hints. A minute without a loss ends that."""
 
     __slots__ = ("keys", "last", "reasons")
 
