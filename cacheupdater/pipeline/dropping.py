@@ -24,7 +24,10 @@ REASONS = frozenset({"backlog", "aged"})
 
 _OF_A_SOURCE: tuple[Event, ...] = ("load_failed", "fleet_down")
 _OF_A_NAMESPACE: tuple[Event, ...] = ("load_refused", "write_failed", "write_delayed", "fleet_down", "absent")
+_CAUSES = frozenset({*_OF_A_SOURCE, *_OF_A_NAMESPACE, "redis_down"})
 """Troubles for which keys wait, whatever the budget is."""
+AFTER_S = 30.0
+"""Seconds: no key waits for longer, so until then the keys that a trouble has kept waiting may be dropped after its end."""
 
 
 class Lately:
@@ -45,6 +48,9 @@ class Dropping:
         self._notices = notices
         self._new: Counter[tuple[str, str]] = Counter()  # keys since the last tick, by namespace and reason
         self._lately: dict[str, dict[str, Lately]] = {}  # by source and namespace
+        self._failing: dict[
+            tuple[str, str], float
+        ] = {}  # causes with their subjects, and when each stood last
 
     def counted(self, name: str, reason: str, keys: int) -> None:
         """So many keys of this namespace were dropped, for one of the `REASONS`."""
@@ -52,6 +58,7 @@ class Dropping:
 
     def tick(self, now: float, namespaces: Iterable[Namespace]) -> None:
         """Called once a second."""
+        self._note_causes(now)
         new, self._new = self._new, Counter()
         lost: Counter[str] = Counter()  # by source
         sources = self._sources_of_the_healthy(namespaces) if new else {}
@@ -73,16 +80,22 @@ class Dropping:
             del self._lately[source]
             self._notices.over("dropped", source)
 
+    def _note_causes(self, now: float) -> None:
+        stand = [(each.event, each.subject) for each in self._notices.standing() if each.event in _CAUSES]
+        self._failing |= dict.fromkeys(stand, now)
+        for cause in [cause for cause, last in self._failing.items() if now - last > AFTER_S]:
+            del self._failing[cause]
+
     def _sources_of_the_healthy(self, namespaces: Iterable[Namespace]) -> dict[str, str]:
         """The source of each namespace whose keys wait for nothing but their turn."""
-        stand = {(each.event, each.subject) for each in self._notices.standing()}
-        if ("redis_down", "") in stand:
+        failing = self._failing
+        if ("redis_down", "") in failing:
             return {}
         return {
             each.name: each.source.name
             for each in namespaces
-            if not any((event, each.name) in stand for event in _OF_A_NAMESPACE)
-            and not any((event, each.source.name) in stand for event in _OF_A_SOURCE)
+            if not any((event, each.name) in failing for event in _OF_A_NAMESPACE)
+            and not any((event, each.source.name) in failing for event in _OF_A_SOURCE)
         }
 
 

@@ -9,7 +9,7 @@ import pytest
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.namespace import Namespace
-from cacheupdater.pipeline.dropping import NAMES_MOST, Dropping
+from cacheupdater.pipeline.dropping import AFTER_S, NAMES_MOST, Dropping
 from cacheupdater.pipeline.looking import WINDOW_S
 from cacheupdater.pipeline.notices import QUIET_S, Notices
 from cacheupdater_client.protocol.patterns import Pattern
@@ -92,6 +92,17 @@ def test_what_is_dropped_because_something_fails_has_no_line_beside_that(cause):
     process.notices.trouble(*cause, "it fails")
     process.live(3, ("product", "aged", 40))
     assert not process.told
+
+
+def test_keys_that_an_outage_has_kept_waiting_are_no_sign_of_the_budget():
+    process = Process(*namespaces(SHOP, "product"))
+    process.notices.trouble("load_failed", "shop", "it does not answer")
+    process.live(20)
+    process.notices.over("load_failed", "shop")
+    process.live(AFTER_S, ("product", "aged", 40))
+    assert not process.told
+    process.live(1, ("product", "aged", 40))
+    assert process.told
 
 
 def test_a_trouble_of_another_namespace_or_source_hides_nothing():
