@@ -36,9 +36,9 @@ from table import row
 from cacheupdater.collector.links import made_link
 from cacheupdater.config.addresses import listen_address
 from cacheupdater.config.queues import queue_of
-from cacheupdater.demo.process import free_port
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.kafka_server import KafkaServer
+from cacheupdater.local.ports import free_port
 from cacheupdater.local.postgres_server import PostgresServer
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater.pipeline.notices import Notices

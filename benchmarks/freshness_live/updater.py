@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +59,7 @@ class Updater:
         """Its page covers the reads of the last `over` seconds."""
         self._over = over
         self.emit = f"unix://{folder}/hints.sock"
-        self._port = _free_port()
+        self._port = free_port()
         self._file, self._log = folder / "cacheupdater.yaml", folder / "updater.log"
         places = {"listen": [self.emit], "admin": {"listen": f"127.0.0.1:{self._port}"}}
         self._file.write_text(json.dumps({**places, **told}, indent=1), "utf-8")
@@ -124,10 +124,3 @@ class Updater:
     @property
     def log(self) -> str:
         return self._log.read_text("utf-8", "replace")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

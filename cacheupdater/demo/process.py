@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import select
 import signal
-import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from urllib.request import urlopen
 from cacheupdater.demo import plan
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,10 +100,3 @@ class UpdaterProcess:
     def _ended(self) -> CacheUpdaterError:
         said = self.log.read_text("utf-8", "replace")[-2000:]
         return CacheUpdaterError(f"the updater has ended; it says:\n{said}")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -5,9 +5,9 @@ Tests may add `ACLS`, `QUICK_RETENTION`, `QUICK_QUOTAS` and `mutual_tls`: `Kafka
 
 from __future__ import annotations
 
-import contextlib
-import socket
 from typing import TYPE_CHECKING, NamedTuple
+
+from cacheupdater.local.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,10 +103,6 @@ def _logins(users: Mapping[str, str]) -> dict[str, str]:
     return said
 
 
-def free_ports(brokers: int) -> list[Ports]:
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(3 * brokers)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        numbers = [int(probe.getsockname()[1]) for probe in probes]
+def broker_ports(brokers: int) -> list[Ports]:
+    numbers = free_ports(3 * brokers)
     return [Ports(*numbers[at : at + 3]) for at in range(0, len(numbers), 3)]

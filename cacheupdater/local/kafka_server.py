@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 
 from cacheupdater.local import kafka_jars
 from cacheupdater.local.kafka_broker import Broker
-from cacheupdater.local.kafka_properties import SCRAM_KINDS, Ports, free_ports, server_properties
+from cacheupdater.local.kafka_properties import SCRAM_KINDS, Ports, broker_ports, server_properties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,7 +115,7 @@ class KafkaServer:
         """A folder, ports and a command line for each broker."""
         self._folder = Path(tempfile.mkdtemp(prefix="cacheupdater-kafka-"))
         atexit.register(self.close)
-        self._ports = free_ports(self._count)
+        self._ports = broker_ports(self._count)
         commands = self._apache(self._folder) if self.found.apache else [self._tansu()]
         self.brokers = [
             Broker(command, ports.client, self._folder / f"{number}.log", plain_port=ports.admin)

@@ -16,7 +16,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -26,6 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import asyncpg
+
+from cacheupdater.local.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +103,7 @@ class PostgresServer:
             _give(self._home)
             self._initialise(self._home)
         for _ in range(1 if self.port else _ATTEMPTS):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             self._launch(port)
             if self._answers(port):
                 self.port = port
@@ -260,9 +261,3 @@ def _give(folder: Path) -> None:
     who = _user()
     if who.uid is not None and who.gid is not None:
         os.chown(folder, who.uid, who.gid)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -9,7 +9,6 @@ so a replica takes over within about two. A slot can be moved step by step, with
 from __future__ import annotations
 
 import random
-import socket
 import time
 from contextlib import suppress
 from itertools import pairwise
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, cast
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import RedisError
 
+from cacheupdater.local.ports import is_free
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater.local.redis_telling import Telling
 
@@ -308,17 +308,8 @@ def _start_with_bus(node: RedisServer) -> None:
         return
     for _ in range(_ATTEMPTS):
         node.port = random.randrange(20_000, 32_000)  # noqa: S311  no secret; below the range of outgoing connections
-        if _is_free(node.port) and _is_free(node.port + _BUS):
+        if is_free(node.port) and is_free(node.port + _BUS):
             with suppress(RuntimeError):  # another process took the port
                 node.start()
                 return
     raise RuntimeError("no pair of free ports for a cluster node")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cacheupdater.local.children import Child
+from cacheupdater.local.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +82,7 @@ class RedisServer(Child):
             self._folder = Path(tempfile.mkdtemp(prefix="cacheupdater-redis-"))
             atexit.register(self._forget)
         for _ in range(1 if self.port else _ATTEMPTS):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             self._run(self._command(port, self._folder), self._folder / "redis.log")
             if self._answers(port):
                 self.port = port
@@ -125,10 +126,3 @@ class RedisServer(Child):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -15,10 +15,11 @@ from urllib.request import urlopen
 import pytest
 import redis
 from containers.compose_services import FILE, HOME, OURS, Services, browser, document, look, redis_line
-from live.updater_process import eventually, free_port
+from live.updater_process import eventually
 from ruamel.yaml import YAML
 
 from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.ports import free_port
 
 LONG_S = 60.0
 WIDTHS = {"wide": (1280, 900), "narrow": (390, 1500)}

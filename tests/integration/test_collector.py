@@ -16,12 +16,13 @@ import pytest
 from brokers.records import records_of
 from hints.peer import HintPeer
 from hints.server import HintServer
-from live.updater_process import ROOT, config, eventually, free_port
+from live.updater_process import ROOT, config, eventually
 from suite.pace import PATIENCE_S, slowness, soonest
 
 from cacheupdater.core.peers import CLIENTS_MAX
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.ports import free_port
 from cacheupdater_client import Redis
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello, decode_pack
 from cacheupdater_client.target import DRAIN_S

@@ -18,10 +18,11 @@ from urllib.request import urlopen
 
 import pytest
 from brokers.records import records_of
-from live.updater_process import ROOT, config, eventually, free_port
+from live.updater_process import ROOT, config, eventually
 from suite.pace import PATIENCE_S
 
 from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.ports import free_port
 from cacheupdater_client.protocol.wire import decode_pack
 from cacheupdater_client.target import DRAIN_S
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from live.updater_process import eventually, free_port
+from live.updater_process import eventually
 
+from cacheupdater.local.ports import free_port
 from cacheupdater_client.protocol.fence import floor_name
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 from hints.peer import HintPeer
-from live.updater_process import config, eventually, free_port
+from live.updater_process import config, eventually
 
 from cacheupdater.core.peers import CLIENTS_MAX
+from cacheupdater.local.ports import free_port
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello
 

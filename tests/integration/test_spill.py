@@ -15,11 +15,12 @@ from brokers.records import records_of
 from hints.peer import HintPeer
 from hints.server import HintServer
 from live.collector_process import CollectorProcess
-from live.updater_process import ROOT, eventually, free_port
+from live.updater_process import ROOT, eventually
 
 from cacheupdater.adapters.spill_files import SpillFiles
 from cacheupdater.local import kafka_topics
 from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.ports import free_port
 from cacheupdater_client.protocol.wire import CHANGE, TOUCH, decode_pack, encode_pack
 
 MIB = 1024 * 1024

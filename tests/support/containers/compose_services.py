@@ -14,10 +14,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from live.updater_process import ROOT, free_port
+from live.updater_process import ROOT
 from ruamel.yaml import YAML
 
 from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.ports import free_port
 from cacheupdater.local.redis_server import executables
 
 HOME = ROOT / "examples" / "03-compose"

@@ -19,9 +19,10 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from live.updater_process import ROOT, free_port
+from live.updater_process import ROOT
 
 from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.ports import free_port
 
 IMPORTS = os.pathsep.join((str(ROOT), str(ROOT / "client")))
 IMAGE = {  # the Dockerfile's, but where its programs lie

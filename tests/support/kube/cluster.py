@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from live.updater_process import eventually, free_port
+from live.updater_process import eventually
 from servers.certificates import Authority
 
 from cacheupdater.local.children import Child
+from cacheupdater.local.ports import free_port
 
 if TYPE_CHECKING:
     from kube.binaries import Binaries

@@ -18,7 +18,8 @@ from urllib.request import urlopen
 
 from ruamel.yaml import YAML
 
-from live.updater_process import eventually, free_port
+from cacheupdater.local.ports import free_port
+from live.updater_process import eventually
 
 ROOT = Path(__file__).parents[3]
 HTTP_S = 30.0

@@ -11,7 +11,6 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from urllib.request import urlopen
 from suite.pace import PATIENCE_S
 
 from cacheupdater.local.children import dying_with_us
+from cacheupdater.local.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 READY_S = 60.0  # two cold starts on a busy machine; usually 0.6 s
@@ -32,12 +32,6 @@ _SAMPLE = re.compile(r"^cacheupdater_(\w+?)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 NAIVE = str(Path(__file__).with_name("naive_updater.py"))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def eventually(condition, within=PATIENCE_S, every=0.02):

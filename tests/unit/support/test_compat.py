@@ -18,8 +18,9 @@ from compat.judging import FAR_MORE, ROUNDS, WHOLE_FILES, judged, kind_of, rows_
 from compat.recording import outcomes_in
 from compat.sides import OURS, STANDALONE, Choice, Outcomes, Run
 from compat.suite import LINES, ROOT, Suite, requirements
-from live.updater_process import eventually, free_port
+from live.updater_process import eventually
 
+from cacheupdater.local.ports import free_port
 from cacheupdater.local.redis_cluster import RedisCluster
 
 SUITE = """

@@ -1,0 +1,42 @@
+"""Ports for servers: free, different, and not among those that the system gives to outgoing connections."""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+import pytest
+
+from cacheupdater.local import ports
+from cacheupdater.local.ports import free_port, free_ports, is_free
+
+OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+@pytest.mark.skipif(not OUTGOING.exists(), reason="only Linux says which ports outgoing connections get")
+def test_no_outgoing_connection_gets_such_a_port():
+    lowest = int(OUTGOING.read_text().split()[0])
+    assert all(port < lowest for port in free_ports(100))
+
+
+def test_processes_with_one_seed_draw_different_ports():
+    drawn = []
+    for _ in range(2):
+        random.seed(4)
+        drawn.append(free_ports(20))
+    assert drawn[0] != drawn[1]
+
+
+def test_several_ports_are_different():
+    assert len(set(free_ports(500))) == 500
+
+
+def test_a_port_on_which_somebody_listens_is_passed_over(monkeypatch):
+    with socket.socket() as server:
+        taken = free_port()
+        server.bind(("127.0.0.1", taken))
+        assert not is_free(taken)
+        monkeypatch.setattr(ports, "_PORTS", range(taken, taken + 1))
+        with pytest.raises(RuntimeError, match=f"no free port from {taken} to {taken}"):
+            free_port()
