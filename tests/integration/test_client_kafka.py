@@ -6,7 +6,6 @@ The tests read the topic back and decode it. Processes end within their bound an
 from __future__ import annotations
 
 import logging
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from suite.pace import PATIENCE_S, soonest
 from cacheupdater.local import kafka_jars, kafka_topics
 from cacheupdater.local.kafka_properties import ACLS
 from cacheupdater.local.kafka_server import KafkaServer
+from cacheupdater.local.ports import free_port
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, partition_of
 from cacheupdater_client.sender import EXIT_S, Sender
 from cacheupdater_client.transports import kafka_producer
@@ -389,9 +389,7 @@ def test_exit_ends_within_its_bound_whatever_the_broker_does(own_kafka, redis_ur
 
 
 def test_exit_is_quick_when_nobody_listens(redis_url):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        emit = f"kafka://127.0.0.1:{free.getsockname()[1]}/hints"
+    emit = f"kafka://127.0.0.1:{free_port()}/hints"
     program = """
         r = Redis.from_url(redis_url, emit=emit)
         for n in range(1000): r.get(f'p:{n}')

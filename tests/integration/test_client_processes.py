@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -15,6 +14,7 @@ import pytest
 from hints.server import HintServer
 from suite.pace import PATIENCE_S, soonest
 
+from cacheupdater.local.ports import free_port
 from cacheupdater_client.protocol.wire import CHANGE
 
 BEGIN = """
@@ -293,9 +293,7 @@ def test_gunicorn_with_preload_and_four_workers_delivers_all(ear, redis_url, tmp
             return [str(os.getpid()).encode()]
         """)
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         "-m",
         "gunicorn",
