@@ -24,7 +24,7 @@ SHARE = 0.5  # of the keys that were touched lately
 TIMES_USUAL = 5.0  # and so many times the share seen so far
 WINDOW = 10.0  # seconds: what was touched earlier does not count
 LATEST = 1_000
-"""Loads that are looked back at: all of a quiet namespace's window. A busy namespace loses five hundred values at most."""
+"""Loads that are looked back at: all of a quiet namespace's window. A busy namespace loses half of them and a unit at most."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Brake:
             self._asked_since += len(touched)
             self._absent_since += len(absent)
         self.forget(now)
-        if self._absent < LEAST_ABSENT:  # so it is in almost every unit
+        if self._absent < LEAST_ABSENT:  # in almost every unit
             return False
         vanished: dict[bytes, bool] = {}
         for _, keys, without_row in self._latest:

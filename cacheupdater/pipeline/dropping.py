@@ -27,7 +27,7 @@ _OF_A_NAMESPACE: tuple[Event, ...] = ("load_refused", "write_failed", "write_del
 _CAUSES = frozenset({*_OF_A_SOURCE, *_OF_A_NAMESPACE, "redis_down"})
 """Troubles for which keys wait, whatever the budget is."""
 AFTER_S = 30.0
-"""Seconds: no key waits for longer, so until then the keys that a trouble has kept waiting may be dropped after its end."""
+"""Seconds after the end of a trouble. No key waits for longer, so until then a dropped key may have waited for that trouble."""
 
 
 class Lately:

@@ -65,9 +65,8 @@ def test_twenty_clients_behind_a_collector_have_twenty_shares_beside_a_direct_on
     with contextlib.ExitStack() as floods:
         clients = [HintPeer(collector.socket, timeout=None) for _ in range(CLIENTS)]
         direct = HintPeer(updater.socket, timeout=None)
-        eventually(
-            lambda: updater.metric("clients") == CLIENTS + 1
-        )  # a pack that comes before has fewer shares
+        # a pack that is sent before the updater knows all clients has fewer shares
+        eventually(lambda: updater.metric("clients") == CLIENTS + 1)
         for number, client in enumerate(clients):
             floods.enter_context(flooding(client, 1 + number * EACH, EACH, at_once=500))
         floods.enter_context(flooding(direct, DIRECT_FROM, ROWS - DIRECT_FROM, at_once=20))
