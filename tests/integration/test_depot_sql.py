@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -245,6 +246,16 @@ async def test_a_file_that_another_process_holds_is_away_for_now(files, tmp_path
         with pytest.raises(Unavailable, match="another process holds it"):
             await depot.put([(0, b"a")])
         theirs.execute("ROLLBACK")
+    await depot.put([(0, b"a")])
+    assert await payloads(depot) == [b"a"]
+
+
+async def test_a_new_file_that_another_process_opens_too_is_waited_for(files, tmp_path, monkeypatch):
+    """SQLite itself does not wait where a new file gets its write-ahead log: two of a thousand opens failed."""
+    theirs = sqlite3.connect(tmp_path / "hints.db", isolation_level=None, check_same_thread=False)
+    theirs.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(time, "sleep", lambda _seconds: theirs.close())  # the other process is done meanwhile
+    depot = await files().depot()
     await depot.put([(0, b"a")])
     assert await payloads(depot) == [b"a"]
 

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import os
 import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BUSY_S = 2.0  # seconds to wait for another process' transaction; each takes milliseconds
+AGAIN_S = 0.005  # seconds between two tries where SQLite itself does not wait
 JOURNAL_BYTES = 64 * 1024 * 1024  # what is left of the write-ahead log after a peak
 OLDEST = (3, 35, 0)  # the first SQLite with RETURNING
 _FOR_NOW = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EINTR}
@@ -90,7 +92,7 @@ class DatabaseFile:
         connection = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
         try:
             self._refuse_foreign(connection)
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_a_log(connection)
             connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
         except BaseException:
             connection.close()
@@ -130,3 +132,17 @@ class DatabaseFile:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+
+def _use_a_log(connection: sqlite3.Connection) -> None:
+    """From now on the file has a write-ahead log. SQLite does not wait here for processes that open the same new file."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as e:
+            if e.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(AGAIN_S)
+        else:
+            return
