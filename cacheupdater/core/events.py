@@ -85,3 +85,8 @@ EVENTS: Mapping[str, str] = {
     "feed_skipped": "records in the topics of this source tell no change, and are passed over: they are not JSON, or not Debezium's",
     "spill_failed": "the disk of a collector's spill is full or faulty; the collector goes on as without a spill, and tries again every 5 s",
 }
+
+
+def of_quota(namespace: str) -> str:
+    """The subject of a trouble about the quota of this namespace. No source is called so: names hold no colon."""
+    return f"quota:{namespace}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from cacheupdater.core.events import of_quota
 from cacheupdater.pipeline.looking import WINDOW_S
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ REASONS = frozenset({"backlog", "aged"})
 """Reasons for which keys are dropped that wait for their turn."""
 
 _OF_A_SOURCE: tuple[Event, ...] = ("load_failed", "fleet_down")
-_OF_A_NAMESPACE: tuple[Event, ...] = ("load_refused", "write_failed", "write_delayed", "fleet_down", "absent")
+_OF_A_NAMESPACE: tuple[Event, ...] = ("load_refused", "write_failed", "write_delayed", "absent")
 _CAUSES = frozenset({*_OF_A_SOURCE, *_OF_A_NAMESPACE, "redis_down"})
 """Troubles for which keys wait, whatever the budget is."""
 AFTER_S = 30.0
@@ -94,7 +95,8 @@ class Dropping:
         return {
             each.name: each.source.name
             for each in namespaces
-            if not any((event, each.name) in failing for event in _OF_A_NAMESPACE)
+            if ("fleet_down", of_quota(each.name)) not in failing
+            and not any((event, each.name) in failing for event in _OF_A_NAMESPACE)
             and not any((event, each.source.name) in failing for event in _OF_A_SOURCE)
         }
 

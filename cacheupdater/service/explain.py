@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from cacheupdater import __version__
+from cacheupdater.core.events import of_quota
 from cacheupdater.core.explain import NO_SEAT
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.price import Price
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 _EVERYBODYS: frozenset[Event] = frozenset(
     {
         "queue_missing",
-        "fetch_failed",
-        "commit_failed",
+        "depot_lost",
         "redis_down",
+        "pauses_unread",
+        "clock_off",
         "no_client",
         "no_hint",
         "nobodys",
@@ -41,6 +43,9 @@ _EVERYBODYS: frozenset[Event] = frozenset(
     }
 )
 """Troubles that may concern any key, whatever the subject of the trouble."""
+
+_OF_A_PARTITION: frozenset[Event] = frozenset({"fetch_failed", "commit_failed", "batch_skipped"})
+"""Troubles whose subject is a partition; fetch_failed also has no subject, for all partitions."""
 
 _OF_A_SOURCE: frozenset[Event] = frozenset(
     {"load_failed", "dropped", "feed_down", "feed_lacks", "feed_skipped"}
@@ -80,7 +85,7 @@ class Explainer:
             "partitions": self._door.partitions,
             "owner": "this updater" if ours else await self._owner(number),
             "ours": ours is not None,
-            "troubles": self._troubles(namespace),
+            "troubles": self._troubles(namespace, number),
             "lives_on": _lives_on(namespace),
             "paused": self._paused(namespace),
             "left_alone": namespace is not None and self._around.judging.is_foreign(namespace),
@@ -139,12 +144,14 @@ class Explainer:
         name = namespace.name if namespace else ""
         return next((each for each in self._feeds if name in cast("Sequence[str]", each["namespaces"])), None)
 
-    def _troubles(self, namespace: Namespace | None) -> list[dict[str, object]]:
-        """The standing troubles that may concern a key of this namespace."""
+    def _troubles(self, namespace: Namespace | None, partition: int) -> list[dict[str, object]]:
+        """The standing troubles that may concern a key of this namespace and partition."""
         return [
             each
             for each in self._around.notices.plain()
-            if each["event"] in _EVERYBODYS or (namespace and _concerns(each, namespace))
+            if each["event"] in _EVERYBODYS
+            or (each["event"] in _OF_A_PARTITION and each["subject"] in {"", str(partition)})
+            or (namespace and _concerns(each, namespace))
         ]
 
 
@@ -152,7 +159,7 @@ def _concerns(trouble: Mapping[str, object], namespace: Namespace) -> bool:
     """Whether a trouble is about this namespace or its source."""
     name, source, subject = namespace.name, namespace.source.name, trouble["subject"]
     if trouble["event"] == "fleet_down":  # of a budget, or of a quota
-        return subject in {name, source}
+        return subject in {of_quota(name), source}
     return subject == (source if trouble["event"] in _OF_A_SOURCE else name)
 
 

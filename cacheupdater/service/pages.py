@@ -16,7 +16,7 @@ from cacheupdater.errors import Unavailable
 from cacheupdater.service.configuration import outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 OK = 200
 BAD = 400  # a query that misses something
@@ -24,6 +24,8 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 FETCH_S = 2.0  # a worker on this machine that takes longer has a worse problem
 _SILENT = json.dumps(outcome("does not answer", taken=None))
 _RESTARTS = "cacheupdater_worker_restarts_total"
+_TROUBLES = "cacheupdater_troubles"
+_DOWN = 'event="worker_down"'
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -51,8 +53,13 @@ def fetch(path: str, page: str, *, method: str = "GET", within: float = FETCH_S)
         connection.close()
 
 
-def merged_metrics(answers: Mapping[int, tuple[int, bytes]], restarts: Mapping[int, int]) -> bytes:
-    """All metrics in the text format. Each family comes once: its help and type, then the samples of all answering workers."""
+def merged_metrics(
+    answers: Mapping[int, tuple[int, bytes]], restarts: Mapping[int, int], *, down: Collection[int] = ()
+) -> bytes:
+    """All metrics in the text format. Each family comes once: its help and type, then the samples of all answering workers.
+
+    Only the parent knows which workers are `down`, by their numbers.
+    """
     families: dict[str, tuple[list[str], list[str]]] = {}
     for number, text in _sound(answers):
         heads: list[str] = []
@@ -62,8 +69,10 @@ def merged_metrics(answers: Mapping[int, tuple[int, bytes]], restarts: Mapping[i
                 heads, samples = families.setdefault(line.split(" ", 3)[2], ([], []))
                 if line not in heads:
                     heads.append(line)
-            elif line:
+            elif line and not (line.startswith(_TROUBLES) and _DOWN in line):
                 samples.append(_labelled(line, number))
+    _, troubles = families.setdefault(_TROUBLES, ([f"# TYPE {_TROUBLES} gauge"], []))
+    troubles += (f'{_TROUBLES}{{worker="{n}",{_DOWN}}} {float(n in down)}' for n in restarts)
     lines = [line for heads, samples in families.values() for line in (*heads, *samples)]
     return "\n".join([*lines, *_restart_lines(restarts), ""]).encode()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.admin_http import Keyed
 from cacheupdater.adapters.observer_prometheus import declared
+from cacheupdater.core.events import of_quota
 from cacheupdater.pipeline.supervisor import Supervisor
 from cacheupdater.service.components import rate_of
 from cacheupdater.service.configuration import RELOAD, SAME, SETTINGS, ConfigurationPages
@@ -126,7 +127,8 @@ class Turnover:
             self._observer.add(declared.BOTH)
         self._observer.show(self.config.namespaces, self.config.sources, self.config.fed)
         was, now, notices = before.config, self.config, self.now.around.notices
-        notices.all_over(({*was.sources} - {*now.sources}) | ({*was.namespaces} - {*now.namespaces}))
+        gone = ({*was.sources} - {*now.sources}) | ({*was.namespaces} - {*now.namespaces})
+        notices.all_over(gone | (_quotas(was) - _quotas(now)))
         for name in {*now.namespaces} - prepared.unchanged:  # they are judged anew
             notices.over("foreign", name)
         if self._feeding is not None:
@@ -164,3 +166,8 @@ class Turnover:
 
     def _quarantine(self) -> QuarantinePages:
         return QuarantinePages(self.now.around, partitions=self.supervisor.partitions)
+
+
+def _quotas(config: Config) -> set[str]:
+    """The subjects of troubles about quotas."""
+    return {of_quota(name) for name, namespace in config.namespaces.items() if namespace.quota is not None}

@@ -130,6 +130,7 @@ class Workers:
                 self._stop.set()
                 return code
             wait = AGAIN_FIRST_S if clock() - began >= STEADY_S else wait
+            worker.down = True
             self._notices.trouble(
                 "worker_down", str(worker.number), f"{why}; starting it again in {wait:g} s"
             )
@@ -175,13 +176,19 @@ class Workers:
         """The merged metrics, without the workers that do not answer. Called in a thread."""
         found = {each.number: pages.fetch(each.socket, "/metrics") for each in self._workers}
         restarts = {each.number: each.restarts for each in self._workers}
-        return pages.merged_metrics(found, restarts), pages.TEXT
+        down = {each.number for each in self._workers if each.down}
+        return pages.merged_metrics(found, restarts, down=down), pages.TEXT
 
     async def _freshness(self) -> dict[str, object]:
         return pages.merged_freshness(await self._asked("/freshness"))
 
     async def _explain(self, key: bytes) -> dict[str, object]:
-        return pages.of_the_owner(await self._asked(f"/explain?key={quote_from_bytes(key, safe='')}"))
+        """The owner's page, with the workers that are down: nobody else knows, and the key may be of their partitions."""
+        page = pages.of_the_owner(await self._asked(f"/explain?key={quote_from_bytes(key, safe='')}"))
+        return {
+            **page,
+            "troubles": [*self._notices.plain(), *cast("Sequence[object]", page["troubles"])],
+        }
 
     async def _quarantine(self, query: Mapping[str, bytes]) -> dict[str, object]:
         answers = await self._asked(quarantine.LIST + _quoted(query))
@@ -218,6 +225,7 @@ class Workers:
                 status, each.page = await asyncio.to_thread(pages.fetch, each.socket, "/readyz")
                 each.serves = status == pages.OK
                 if each.serves:
+                    each.down = False
                     self._notices.over("worker_down", str(each.number))
             self._notices.tick()
             await asyncio.sleep(PROBE_EVERY)
@@ -259,6 +267,7 @@ class Worker:
         self.ready = asyncio.Event()  # set once the worker has accepted hints
         self.where = ""
         self.serves = False
+        self.down = False  # it has ended, and does not serve again yet
         self.page = b""  # the latest body of its /readyz
         self.restarts = 0
         self._life: _Life | None = None

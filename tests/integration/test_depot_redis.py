@@ -211,6 +211,21 @@ async def test_a_redis_that_comes_back_empty_frees_all_partitions_and_no_number_
     assert world.observer.total("lost_packs", reason="redis") == 1
 
 
+@pytest.mark.parametrize(("stands", "told"), [(60.0, ["depot_lost"]), (0.0, [])])
+async def test_a_loss_stands_as_a_trouble_though_the_streams_are_well_again_at_once(
+    make, monkeypatch, stands, told
+):
+    """The next renewal finds nothing wrong, milliseconds later. Nobody could see a trouble that had ended then."""
+    monkeypatch.setattr("cacheupdater.adapters.depot_redis.depot.LOSS_STANDS_S", stands)
+    world = make()
+    depot = await world.depot()
+    await own(depot, "ann", 0)
+    await world.client.flushall()
+    for _ in range(3):
+        await depot.renew("ann", SESSION)
+    assert [notice.event for notice in world.notices.standing()] == told
+
+
 async def test_done_of_a_former_life_never_covers_packs_that_come_after_a_redis_went_back_to_an_older_state(
     make, redis_server
 ):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
 import sqlite3
 import tempfile
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 import redis
+from live.explained import because, command, explained
 from live.updater_process import Updaters, config, eventually
 
-from cacheupdater.cli import main
 from cacheupdater_client import Redis
 from cacheupdater_client.protocol import fence
 
@@ -70,24 +67,6 @@ def updater(session_redis_url):
 def application(updater, session_redis_url):
     with Redis.from_url(session_redis_url, emit=updater.emit) as client:
         yield client
-
-
-def command(updater, *arguments):
-    """In this process: an interpreter's start for each question would take most of the time."""
-    said, complaints = io.StringIO(), io.StringIO()
-    with redirect_stdout(said), redirect_stderr(complaints):
-        code = main([*arguments, "-c", str(updater.file)])
-    return code, said.getvalue(), complaints.getvalue()
-
-
-def explained(updater, key, *arguments):
-    code, said, complaints = command(updater, "explain", key, "-o", "json", *arguments)
-    assert code == 0, complaints
-    return json.loads(said)
-
-
-def because(updater, key, *arguments):
-    return " ".join(explained(updater, key, *arguments)["because"])
 
 
 def test_a_key_of_nobody(updater):

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1  # between looks at a cluster, where no command can wait for several slots
 TOGETHER = 200  # partitions of which one exchange asks: some milliseconds
+LOSS_STANDS_S = (
+    60.0  # seconds: the streams are well at once, but old values stay until their keys are read again
+)
 GATHER_S = 0.005  # packs that come within this time of the first are read together
 
 
@@ -56,6 +59,7 @@ class RedisDepot:
         self._partitions = 0
         self._given = 0  # the highest epoch that the roster was known to have given
         self._floor = 0  # the highest that any Redis has ever told us
+        self._loss_over = 0.0  # when the last loss is long enough ago
         self._after: dict[
             int, int
         ] = {}  # by partition, what the next read will ask for; of reads since the last wait
@@ -114,13 +118,15 @@ class RedisDepot:
     def _compare(self, known: int, given: int) -> None:
         """A roster that has forgotten an epoch is older than what we have seen, and so are the streams."""
         if given >= known:
-            self._notices.over("depot_lost", self._stream)
+            if asyncio.get_running_loop().time() >= self._loss_over:
+                self._notices.over("depot_lost", self._stream)
             self._note(given)
             return
         self._given = given
         self._tell_loss()
 
     def _tell_loss(self) -> None:
+        self._loss_over = asyncio.get_running_loop().time() + LOSS_STANDS_S
         self._observer.count("lost_packs", 1, reason="redis")
         self._notices.trouble(
             "depot_lost",

@@ -12,6 +12,7 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core.events import of_quota
 from cacheupdater.core.policy import Fixed
 from cacheupdater.pipeline.unsound import Unsound
 from cacheupdater.price import Market, Price
@@ -110,8 +111,7 @@ class Pricing:
         }
         if quotas:
             self._quotas = [
-                # no source is called so: names hold no colon
-                sharing(f"quota of namespace {each.name}", f"quota:{each.name}", each.quota)
+                sharing(f"quota of namespace {each.name}", of_quota(each.name), each.quota)
                 for each in self.namespaces
                 if each.quota is not None
             ]

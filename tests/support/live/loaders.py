@@ -82,6 +82,18 @@ async def plain(keys):
     return dict.fromkeys(keys, "fine")
 
 
+class Unlucky:
+    """A model whose own code fails."""
+
+    def model_dump(self):
+        raise LookupError("secret of a model")
+
+
+def unlucky(keys):
+    """A model for each key. None of them can be written."""
+    return {key: Unlucky() for key in keys}
+
+
 FEW = 100
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
+from cacheupdater.core.events import of_quota
 from cacheupdater.core.namespace import Namespace
 from cacheupdater.pipeline.dropping import AFTER_S, NAMES_MOST, Dropping
 from cacheupdater.pipeline.looking import WINDOW_S
@@ -81,7 +82,7 @@ def test_a_source_is_one_line_however_many_namespaces_it_has():
     [
         ("load_failed", "shop"),
         ("fleet_down", "shop"),
-        ("fleet_down", "product"),
+        ("fleet_down", of_quota("product")),
         ("load_refused", "product"),
         ("absent", "product"),
         ("redis_down", ""),

@@ -6,6 +6,7 @@ import pytest
 from stories.engine import namespace, plenty
 
 from cacheupdater.core.budget import Source
+from cacheupdater.core.events import of_quota
 from cacheupdater.core.pausing import Pause
 from cacheupdater.service.explain import Explainer
 
@@ -66,11 +67,34 @@ async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():
         ("foreign", "product"),
         ("dropped", "shop"),
         ("fleet_down", "shop"),
-        ("fleet_down", "product"),
+        ("fleet_down", of_quota("product")),
+        ("queue_missing", ""),
+        ("fetch_failed", ""),
+        ("fetch_failed", "0"),
+        ("commit_failed", "0"),
+        ("batch_skipped", "0"),
+        ("depot_lost", "hints"),
+        ("clock_off", ""),
+        ("pauses_unread", ""),
     ],
 )
 async def test_a_trouble_that_may_be_this_keys_is_told(trouble):
     assert await troubles(trouble, ("load_failed", "another")) == [trouble]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ("batch_skipped", "1"),
+        ("commit_failed", "1"),
+        ("fetch_failed", "1"),
+        ("fleet_down", of_quota("shop")),
+        ("spill_failed", ""),
+        ("state_not_saved", ""),
+    ],
+)
+async def test_a_trouble_that_cannot_be_this_keys_is_not_told(trouble):
+    assert await troubles(trouble) == []
 
 
 async def test_a_namespace_with_the_name_of_the_source_is_another_subject():

@@ -36,6 +36,24 @@ def test_a_worker_that_answers_an_error_is_left_out_of_the_metrics():
     assert 'cacheupdater_worker_restarts_total{worker="1"} 4' in lines
 
 
+TROUBLES = (
+    b"# HELP cacheupdater_troubles Troubles.\n# TYPE cacheupdater_troubles gauge\n"
+    b'cacheupdater_troubles{event="redis_down"} 1.0\ncacheupdater_troubles{event="worker_down"} 0.0\n'
+)
+
+
+@pytest.mark.parametrize("answer", [(0, b""), (200, TROUBLES)], ids=["is away", "answers, not ready"])
+def test_a_worker_that_is_down_counts_as_a_trouble_which_only_the_parent_knows(answer):
+    page = merged_metrics({0: answer, 1: (200, TROUBLES)}, {0: 4, 1: 0}, down={0}).decode()
+    said = [line for line in page.splitlines() if "worker_down" in line]
+    assert said == [
+        'cacheupdater_troubles{worker="0",event="worker_down"} 1.0',
+        'cacheupdater_troubles{worker="1",event="worker_down"} 0.0',
+    ]
+    assert 'cacheupdater_troubles{worker="1",event="redis_down"} 1.0' in page
+    assert page.count("# TYPE cacheupdater_troubles") == 1
+
+
 def test_a_worker_that_answers_an_error_is_left_out_of_the_freshness():
     page = merged_freshness({0: (500, b"Internal Server Error\n"), 1: (200, FRESHNESS.encode()), 2: (0, b"")})
     assert page["sources"] == [{"name": "main (1)"}]

@@ -1,6 +1,7 @@
 """The parent of several updaters: how it handles their starts and ends, tested without updaters."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -92,6 +93,23 @@ def test_no_folder_for_the_sockets_is_a_configuration_that_a_person_must_mend(co
         match=r"TMPDIR: no folder .*; name a folder that this user may write to, or mount one at /tmp",
     ):
         Workers(config, 2, ["/no/such/program"])
+
+
+async def test_a_worker_that_is_down_is_told_of_each_key_for_the_key_may_be_of_its_partitions(
+    config, monkeypatch, request
+):
+    own = {"event": "no_client", "subject": "", "text": "no client is connected"}
+
+    async def asked(_page):
+        return {0: (0, b""), 1: (200, json.dumps({"ours": False, "troubles": [own]}).encode())}
+
+    parent = Workers(config, 2, ["/no/such/program"])
+    request.addfinalizer(parent._folder.cleanup)
+    monkeypatch.setattr(parent, "_asked", asked)
+    assert (await parent._explain(b"item:7"))["troubles"] == [own]
+    parent._notices.trouble("worker_down", "0", "worker 0 has ended with 1")
+    said = await parent._explain(b"item:7")
+    assert [each["event"] for each in said["troubles"]] == ["worker_down", "no_client"]
 
 
 async def test_a_worker_that_cannot_be_started_stands_as_a_trouble_and_ends_no_other(config, caplog):
