@@ -226,6 +226,19 @@ async def test_a_loss_stands_as_a_trouble_though_the_streams_are_well_again_at_o
     assert [notice.event for notice in world.notices.standing()] == told
 
 
+async def test_a_loss_is_told_by_each_member_though_another_has_come_before_and_claimed(make):
+    """The first one's claims bring epochs that are higher than all that the second one knew."""
+    world = make()
+    ann, bob = await world.depot(), await world.depot()
+    await own(ann, "ann", 0)
+    await own(bob, "bob", 1)
+    await world.client.flushall()
+    await own(ann, "ann", 0, 1)
+    for _ in range(2):
+        await bob.renew("bob", SESSION)
+    assert world.observer.total("lost_packs", reason="redis") == 2
+
+
 async def test_done_of_a_former_life_never_covers_packs_that_come_after_a_redis_went_back_to_an_older_state(
     make, redis_server
 ):

@@ -27,6 +27,7 @@ AHEAD_MS = 600_000
 VANISHED = [b"few:%d" % number for number in range(100, 140)]
 SPARSE = [b"sparse:%d" % number for number in range(100, 400)]
 STRANGERS = [b"note:nobody-%d" % number for number in range(150)]
+NOTES = [f"note:{number}" for number in range(40)]
 ELSEWHERE = [b"note:%d" % number for number in range(150)]
 WITHIN_S = 60.0  # two cold starts on a busy machine
 SESSION_S = 30.0  # the tests wait for no end of a session; without partitions, nothing is read
@@ -190,9 +191,14 @@ def streams():
         yield made
 
 
+def owned(updater):
+    """Those that are in partitions of this updater."""
+    return {key for key in NOTES if json.loads(updater.page(f"/explain?key={key}")[1])["ours"]}
+
+
 @pytest.fixture(scope="module")
 def both(started, server, streams):
-    """They share the partitions of a queue."""
+    """They share the partitions of a queue, and each has some."""
     made = [
         started.make(sharing(server, f"{streams.url}?stream=hints&partitions={PARTITIONS}")) for _ in range(2)
     ]
@@ -200,19 +206,13 @@ def both(started, server, streams):
         each.launch()
     for each in made:
         each.wait_ready()
+    eventually(lambda: all(map(owned, made)))
     return made
 
 
-def owned(updater, keys):
-    """Those that are in partitions of this updater."""
-    return {key for key in keys if json.loads(updater.page(f"/explain?key={key}")[1])["ours"]}
-
-
 def test_an_updater_that_does_not_own_the_key_names_the_one_that_does(both):
-    keys = {f"note:{number}" for number in range(40)}
-
     def names(updater, other):
-        said = explained(updater, min(owned(other, keys), default="note:7"))
+        said = explained(updater, min(owned(other)))
         owner = said["updater"]["owner"]
         told = f"belongs to another updater, {owner}: ask that one" in " ".join(said["because"])
         return told and f"-{other.pid}-" in owner
@@ -226,7 +226,8 @@ def test_a_queue_that_goes_away_and_comes_back_empty(both, streams):
         lambda: all(tells(both[0], "note:7", each) for each in ("queue_missing", "fetch_failed")), WITHIN_S
     )
     streams.start()
-    told(both[0], "note:7", "depot_lost")
+    for each in both:
+        told(each, "note:7", "depot_lost")
 
 
 @pytest.mark.prove

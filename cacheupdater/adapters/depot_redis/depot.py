@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1  # between looks at a cluster, where no command can wait for several slots
 TOGETHER = 200  # partitions of which one exchange asks: some milliseconds
-LOSS_STANDS_S = (
-    60.0  # seconds: the streams are well at once, but old values stay until their keys are read again
-)
+LOSS_STANDS_S = 60.0  # the streams are well at once, but old values stay until their keys are read again
 GATHER_S = 0.005  # packs that come within this time of the first are read together
 
 
@@ -59,6 +57,7 @@ class RedisDepot:
         self._partitions = 0
         self._given = 0  # the highest epoch that the roster was known to have given
         self._floor = 0  # the highest that any Redis has ever told us
+        self._made = b""  # when the roster was made
         self._loss_over = 0.0  # when the last loss is long enough ago
         self._after: dict[
             int, int
@@ -112,12 +111,14 @@ class RedisDepot:
             raise Faulty(f"another program has written to {self._roster}; remove this key") from e
         if partitions != self._partitions:
             raise Misconfigured(f"the streams {self._stream} have another number of partitions now: restart")
-        self._compare(known, given)
+        made, self._made = self._made, bytes(said[4])
+        self._compare(known, given, same=made in {b"", self._made})
         return roster
 
-    def _compare(self, known: int, given: int) -> None:
-        """A roster that has forgotten an epoch is older than what we have seen, and so are the streams."""
-        if given >= known:
+    def _compare(self, known: int, given: int, *, same: bool) -> None:
+        """A roster that has forgotten an epoch is older than what we have seen, and so are the streams. One that is not the
+        same was made anew, perhaps with higher epochs: other members have come before us."""
+        if same and given >= known:
             if asyncio.get_running_loop().time() >= self._loss_over:
                 self._notices.over("depot_lost", self._stream)
             self._note(given)

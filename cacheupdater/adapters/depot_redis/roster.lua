@@ -1,6 +1,6 @@
 -- Reads the roster of the members that share the streams, and removes what has run out. Stands before renew, claim and leave.
--- KEYS[1]: a hash with `partitions`; `epoch`, the highest that was given; `member:NAME`, "end length" of its session in ms;
--- `owner:PARTITION`, "epoch name". Times are Redis' own. ARGV[1]: our name.
+-- KEYS[1]: a hash with `partitions`; `made`, when its first member came; `epoch`, the highest that was given;
+-- `member:NAME`, "end length" of its session in ms; `owner:PARTITION`, "epoch name". Times are Redis' own. ARGV[1]: our name.
 -- Entries that no updater would have written are taken for absent, and removed.
 local roster, me = KEYS[1], ARGV[1]
 local EPOCH_MAX = 4503599627370496 -- microseconds: the year 2112
