@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cacheupdater.core.metrics import Tally
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.prolonging import Prolonging
+    from cacheupdater.core.quarantine import Quarantine
     from cacheupdater.core.removals import Removals
-    from cacheupdater.core.retry import Quarantine
     from cacheupdater.core.shedding import Dropped
     from cacheupdater.core.strangers import Strangers
     from cacheupdater.core.unit import Demand

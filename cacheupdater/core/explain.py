@@ -14,7 +14,7 @@ from cacheupdater.core.unit import PATIENT, URGENCY, Phase
 if TYPE_CHECKING:
     from cacheupdater.core.dedup import Dedup
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.core.retry import Quarantined
+    from cacheupdater.core.quarantine import Quarantined
     from cacheupdater.core.unit import Demand, Unit
 
 State: TypeAlias = Literal["none", "due", "running", "held"]

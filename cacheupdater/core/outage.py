@@ -2,7 +2,8 @@
 
 One `Outage` per `Source`, shared by the engines of all partitions, which report how each load ended. One failed load is no
 outage: its key may be the only one that cannot be loaded. So an outage begins with the second failure in a row, and the next
-load that succeeds ends it. `prolonging` asks whether a namespace's values need more time. Nothing else depends on an outage.
+load that succeeds ends it. `prolonging` asks whether a namespace's values need more time, and `quarantine` whether a key that
+fails may be the only one. Nothing else depends on an outage.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ class Outage:
         if self._alone:
             self._alone.pop(namespace, None)
 
+    def refuses(self, namespace: Hashable) -> bool:
+        """Whether no load of this namespace succeeds, for its statement, its loader or its keys are at fault."""
+        return self._alone.get(namespace, 0) >= IN_A_ROW
+
     def concerns(self, namespace: Hashable) -> bool:
         """Whether the loads of this namespace fail now."""
-        return self._in_a_row >= IN_A_ROW or self._alone.get(namespace, 0) >= IN_A_ROW
+        return self._in_a_row >= IN_A_ROW or self.refuses(namespace)

@@ -252,7 +252,7 @@ class Outcomes:
             return
         tail = self._dedup.give_up(unit, key)
         self.troubles.over([key])
-        self.troubles.quarantine.put(key, failure.error, now)
+        self.troubles.quarantine.put(key, failure.error, now, namespace=unit.namespace)
         self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
         if tail is not None:
             tail.open_pack.release(1)

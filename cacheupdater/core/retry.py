@@ -1,61 +1,20 @@
 """What is done about a key whose refresh failed: when it is tried again, and when never.
 
 This is our own code rather than a retry library: nothing here waits, the delay is data for the schedule, and attempts belong
-to a key and not to a call. `Troubles` holds a record only while a key fails. `Quarantine` is a bounded list that a person
-can read. Both live as long as their engine.
+to a key and not to a call. `Troubles` holds a record only while a key fails. It lives as long as its engine.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from cacheupdater.core.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from cacheupdater.core.limits import Limits
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """Why a key is not tried, and until when."""
-
-    error: str
-    since: float
-    until: float
-
-
-class Quarantine:
-    """Keys that fail by themselves. The next hint after `until` tries again."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self.keys: OrderedDict[bytes, Quarantined] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def put(self, key: bytes, error: str, now: float) -> None:
-        """The list is bounded: its oldest key is let go, and so may be tried again."""
-        self.keys[key] = Quarantined(error, now, now + self._limits.quarantine_for)
-        self.keys.move_to_end(key)
-        while len(self.keys) > self._limits.quarantined:
-            self.keys.popitem(last=False)
-
-    def forget(self, key: bytes) -> bool:
-        """The next hint of this key tries again. False: the key is not in quarantine."""
-        return self.keys.pop(key, None) is not None
-
-    def bars(self, key: bytes, now: float) -> bool:
-        """Whether a hint of this key is declined. The first hint after `until` ends the quarantine."""
-        record = self.keys.get(key)
-        if record is None:
-            return False
-        if now < record.until:
-            return True
-        del self.keys[key]
-        return False
 
 
 @dataclass(slots=True)
@@ -85,7 +44,7 @@ class Troubles:
         trouble = self._troubles.setdefault(key, Trouble())
         trouble.tries += 1
         trouble.faults += own
-        return trouble.faults >= self._limits.max_attempts
+        return trouble.faults >= self._limits.max_attempts or (own and self.quarantine.is_tried(key))
 
     def is_slow(self, key: bytes) -> bool:
         """Whether the key, and not its source, is known to be slow: since its last success, it has failed by itself, and it has timed

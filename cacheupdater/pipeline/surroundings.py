@@ -15,6 +15,7 @@ from cacheupdater.core.redis_clock import RedisClock
 from cacheupdater.pipeline.foreign import Foreign
 from cacheupdater.pipeline.judging import Judging
 from cacheupdater.pipeline.paused import Paused
+from cacheupdater.pipeline.quarantining import Quarantining
 from cacheupdater.pipeline.recent import Recent
 from cacheupdater.pipeline.sieve import Sieve
 from cacheupdater.pipeline.unremoved import Unremoved
@@ -60,7 +61,9 @@ class Surroundings:
             self.sieve.follow(later.keyspace)
         self.paused.under(recipes)
         # as if `later` had made them itself
-        vars(later).update(vitals=self.vitals, sieve=self.sieve, paused=self.paused)
+        vars(later).update(
+            vitals=self.vitals, sieve=self.sieve, paused=self.paused, quarantining=self.quarantining
+        )
         return later
 
     @cached_property
@@ -98,6 +101,11 @@ class Surroundings:
     def unremoved(self) -> Unremoved:
         """Changed keys that Redis refused to remove."""
         return Unremoved(self.notices)
+
+    @cached_property
+    def quarantining(self) -> Quarantining:
+        """Keys that are in quarantine."""
+        return Quarantining(self.notices)
 
     @cached_property
     def foreign(self) -> Foreign:

@@ -247,6 +247,7 @@ class Telling:
         for (metric, label, reason), amount in totals.items():
             observer.count(metric, amount, label=label, reason=reason)
         self._name_quarantined(engine)
+        self._count_quarantined(engine, now)
         for name, seconds in engine.take_ages():
             observer.measure("hint_to_write_seconds", seconds, label=name)
         levels: tuple[tuple[Metric, float], ...] = (
@@ -271,9 +272,17 @@ class Telling:
             log.debug("quarantined for repeated errors of its own: %s", named(key, self._around.log_keys))
         self._quarantined = now
 
+    def _count_quarantined(self, engine: Engine, now: float) -> None:
+        """Counts the keys in quarantine by namespace. A key whose time is over waits for a hint only."""
+        keys = [key for key, record in engine.quarantine.keys.items() if now < record.until]
+        if keys or self._around.quarantining:
+            by_name = {name: len(known) for name, known in self._by_name(keys)}
+            self._around.quarantining.holds(self._label, by_name)
+
     def left(self, engine: Engine, now: float) -> None:
         """This process does not own the partition any more."""
         self.totals(engine, now)
+        self._around.quarantining.holds(self._label, {})
         for metric in _OURS:
             self._observer.level(metric, 0, label=self._label)
         self.read()

@@ -111,6 +111,7 @@ class Explainer:
                 "error": barred.error,
                 "since": now - barred.since,
                 "left": max(0.0, barred.until - now),
+                "refused": barred.refused is not None,
             }
             if barred
             else None,
@@ -158,6 +159,8 @@ class Explainer:
 def _concerns(trouble: Mapping[str, object], namespace: Namespace) -> bool:
     """Whether a trouble is about this namespace or its source."""
     name, source, subject = namespace.name, namespace.source.name, trouble["subject"]
+    if trouble["event"] == "quarantined":  # told of each such key, and no concern of the others
+        return False
     if trouble["event"] == "fleet_down":  # of a budget, or of a quota
         return subject in {of_quota(name), source}
     return subject == (source if trouble["event"] in _OF_A_SOURCE else name)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from cacheupdater.core.namespace import Namespace
-    from cacheupdater.core.retry import Quarantined
+    from cacheupdater.core.quarantine import Quarantined
     from cacheupdater.pipeline.surroundings import Surroundings
 
 LIST, RETRY, FORGET = "/quarantine", "/quarantine/retry", "/quarantine/forget"

@@ -132,9 +132,13 @@ def _elsewhere(updater: Facts) -> Iterator[str]:
 def _barred(updater: Facts) -> Iterator[str]:
     barred = _some(updater["quarantined"])
     if barred is not None:
+        again = f"hints try it again in {_lasted(barred['left'])}"
+        if barred.get("refused"):
+            again += (
+                ", or once a load of its namespace succeeds: until then, one of its keys is tried every 2 s"
+            )
         yield (
-            f"The key is in quarantine: it has failed by itself again and again ({barred['error']});"
-            f" hints try it again in {_lasted(barred['left'])}."
+            f"The key is in quarantine: it has failed by itself again and again ({barred['error']}); {again}."
         )
     if updater["absent"]:
         yield "Its row is known to be absent: misses do not ask the source again for a while."

@@ -35,8 +35,8 @@ class SimEngine(Engine):
         super().__init__(*args, **options)
         put = self.quarantine.put
 
-        def put_and_note(key, error, now):
-            put(key, error, now)
+        def put_and_note(key, error, now, *, namespace):
+            put(key, error, now, namespace=namespace)
             self._note_drops([key], "quarantined")
 
         self.quarantine.put = put_and_note

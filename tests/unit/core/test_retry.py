@@ -1,11 +1,11 @@
-"""Back-off, attempts and quarantine."""
+"""Back-off and attempts."""
 
 from __future__ import annotations
 
 import pytest
 from stories.engine import limits
 
-from cacheupdater.core.retry import Quarantine, Troubles
+from cacheupdater.core.retry import Troubles
 
 A, B = b"p:1", b"p:2"
 
@@ -51,29 +51,3 @@ def test_success_forgets_the_trouble():
 
     assert len(troubles) == 1
     assert not any(troubles.failed(A, own=True) for _ in range(4))
-
-
-def test_quarantine_bars_a_key_until_its_time_is_over():
-    quarantine = Quarantine(limits())
-    quarantine.put(A, "no such column", 10.0)
-
-    assert quarantine.bars(A, 69.9)
-    assert not quarantine.bars(A, 70.0)
-    assert len(quarantine) == 0
-    assert not quarantine.bars(B, 10.0)
-
-
-def test_quarantine_keeps_error_and_times_for_a_person_to_read():
-    quarantine = Quarantine(limits())
-    quarantine.put(A, "no such column", 10.0)
-
-    record = quarantine.keys[A]
-    assert (record.error, record.since, record.until) == ("no such column", 10.0, 70.0)
-
-
-def test_full_quarantine_lets_the_oldest_go():
-    quarantine = Quarantine(limits(quarantined=2))
-    for at, key in enumerate((A, B, A, b"p:3")):
-        quarantine.put(key, "no", float(at))
-
-    assert list(quarantine.keys) == [A, b"p:3"]

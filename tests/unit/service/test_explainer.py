@@ -89,6 +89,7 @@ async def test_a_trouble_that_may_be_this_keys_is_told(trouble):
         ("commit_failed", "1"),
         ("fetch_failed", "1"),
         ("fleet_down", of_quota("shop")),
+        ("quarantined", "product"),
         ("spill_failed", ""),
         ("state_not_saved", ""),
     ],

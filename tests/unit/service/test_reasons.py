@@ -29,6 +29,7 @@ UPDATER = {
     "last": None,
     "policy": {"name": "price", "known": KNOWN},
 }
+BARRED = {"error": "bad row", "since": 5.0, "left": 40.0, "refused": False}
 SEAT = {
     "state": "due",
     "kind": "touch",
@@ -69,7 +70,8 @@ def said(*, declared=(), redis=(), updater=(), row=None):
             "Its source fails now, so the old value lives on while it is read, until its load is 65 min ago",
         ),
         ({"updater": {"ours": False, "owner": None}}, "No updater has partition 3"),
-        ({"updater": {"quarantined": {"error": "bad row", "since": 5.0, "left": 40.0}}}, "in quarantine"),
+        ({"updater": {"quarantined": BARRED}}, "(bad row); hints try it again in 40.0 s."),
+        ({"updater": {"quarantined": BARRED | {"refused": True}}}, "one of its keys is tried every 2 s."),
         ({"updater": {"absent": True}}, "known to be absent"),
         ({"updater": {"full": True, "open": 100_000}}, "The partition is full: 100000 keys"),
         ({"updater": {"seat": SEAT}}, "due since 2.0 s (a touch) and waits for its turn"),
@@ -150,7 +152,7 @@ def test_a_sentence_has_one_full_stop():
 @pytest.mark.parametrize(
     "barred",
     [
-        {"quarantined": {"error": "bad row", "since": 5.0, "left": 40.0}},
+        {"quarantined": BARRED},
         {"last": {"result": "foreign", "why": "", "at": 2.0, "took": 0.1}},
     ],
 )

@@ -1,0 +1,83 @@
+"""Keys that fail by themselves: nothing loads them for a while.
+
+A key is at fault itself if its namespace loads others. If no load of the namespace succeeds, the statement or the loader may be
+at fault, and then each key that is read ends up here. So one of these keys is tried every few seconds, if somebody asks for it.
+As soon as a load of the namespace has succeeded, the next hint of each tries again.
+
+`retry` holds the list, and `outcomes` puts keys into it. The list is bounded, and a person can read it. It lives as long as its
+engine.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cacheupdater.core.limits import Limits
+    from cacheupdater.core.namespace import Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Why a key is not tried, and until when."""
+
+    error: str
+    since: float
+    until: float
+    refused: Namespace | None = None
+    """Its namespace, if no load of that succeeded while the key failed: nobody knows whether the key is at fault."""
+
+
+class Quarantine:
+    """The keys of one partition. The next hint after `until` tries again."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._tried: dict[Namespace, tuple[float, bytes]] = {}  # when a key was tried last, and which
+        self.keys: OrderedDict[bytes, Quarantined] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def put(self, key: bytes, error: str, now: float, *, namespace: Namespace | None = None) -> None:
+        """The list is bounded: its oldest key is let go, and so may be tried again."""
+        refused = namespace if namespace and namespace.source.outage.refuses(namespace) else None
+        self.keys[key] = Quarantined(error, now, now + self._limits.quarantine_for, refused)
+        self.keys.move_to_end(key)
+        while len(self.keys) > self._limits.quarantined:
+            self.keys.popitem(last=False)
+
+    def forget(self, key: bytes) -> bool:
+        """The next hint of this key tries again. False: the key is not in quarantine."""
+        return self.keys.pop(key, None) is not None
+
+    def bars(self, key: bytes, now: float) -> bool:
+        """Whether a hint of this key is declined. Otherwise the key leaves quarantine, and is tried alone."""
+        record = self.keys.get(key)
+        if record is None:
+            return False
+        if now < record.until and (record.refused is None or self._waits(key, record.refused, now)):
+            return True
+        del self.keys[key]
+        return False
+
+    def _waits(self, key: bytes, namespace: Namespace, now: float) -> bool:
+        """Whether the key waits for a load of its namespace to succeed, and is not the next that is tried."""
+        if not namespace.source.outage.refuses(namespace):
+            self._tried.pop(namespace, None)
+            return False
+        last, _ = self._tried.get(namespace, (-inf, b""))
+        if now < last + self._limits.backoff_max:
+            return True
+        self._tried[namespace] = now, key
+        return False
+
+    def is_tried(self, key: bytes) -> bool:
+        """Whether this key is tried for its namespace: one failure puts it back."""
+        return any(
+            key == tried and namespace.source.outage.refuses(namespace)
+            for namespace, (_, tried) in self._tried.items()
+        )

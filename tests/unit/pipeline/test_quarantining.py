@@ -1,0 +1,70 @@
+"""What a person is told while keys are in quarantine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from stories.shell import Shell, in_virtual_time
+
+from cacheupdater.errors import Faulty
+from cacheupdater.pipeline.notices import QUIET_S, Notices
+from cacheupdater.pipeline.quarantining import Quarantining
+
+BROKEN = b"p:2"
+
+
+@pytest.fixture
+def notices():
+    return Notices(lambda: 0.0)
+
+
+@pytest.fixture
+def quarantining(notices):
+    return Quarantining(notices)
+
+
+def told(notices):
+    return {each.subject: each.text for each in notices.standing()}
+
+
+def test_keys_of_all_partitions_are_one_trouble_of_their_namespace(quarantining, notices):
+    quarantining.holds("0", {"product": 1})
+    quarantining.holds("1", {"product": 2, "banner": 1})
+    said = told(notices)
+    assert said.keys() == {"product", "banner"}
+    assert said["banner"] == (
+        "1 key fails by itself, so nothing loads it for a minute; `cacheupdater quarantine list banner` says why"
+    )
+    assert said["product"].startswith("3 keys fail by themselves, so nothing loads them")
+
+
+def test_a_partition_that_has_none_any_more_ends_no_trouble_of_another(quarantining, notices):
+    quarantining.holds("0", {"product": 1})
+    quarantining.holds("1", {"product": 2})
+    quarantining.holds("0", {})
+    assert told(notices)["product"].startswith("2 keys")
+    quarantining.holds("1", {})
+    assert not any(each.ended is None for each in notices.standing())
+    assert not quarantining
+
+
+@in_virtual_time
+async def test_a_key_that_fails_by_itself_stands_as_a_trouble_until_its_minute_is_over(caplog):
+    caplog.set_level(logging.INFO, logger="cacheupdater")
+    shell = Shell()
+    shell.tables["p"].rows = {(1,): {"id": 1}}
+    shell.tables["p"].faults = {(2,): Faulty("cannot be loaded")}
+    async with shell.partition():
+        for _ in range(30):
+            shell.queue.touch(b"p:1", BROKEN)
+            await asyncio.sleep(1.0)
+        assert "1 key fails by itself" in told(shell.notices)["p"]
+        shell.tables["p"].faults = {}
+        for _ in range(60 + int(QUIET_S)):
+            shell.queue.touch(b"p:1", BROKEN)
+            await asyncio.sleep(1.0)
+    lines = [each for each in caplog.messages if each.startswith("quarantined p: ")]
+    assert len(lines) == 2
+    assert "over after" in lines[1]
