@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.namespace import Namespace
 
-GENERATION_S = 5.0
+GENERATION_S = 20.0
 """Seconds that a generation lasts at least. If more rows are found than fit into it, the others are not remembered: in a
 tenth of a second all of them would push out what was learned before, and to remember each would cost 7 % of an engine's time.
-Only a partition that loads more than 3,800 rows a second fills a generation of 19,000 keys sooner."""
+Only a partition that loads more than 950 rows a second fills a generation of 19,000 keys sooner."""
 
 
 def without_made_up(
