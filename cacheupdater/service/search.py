@@ -62,7 +62,8 @@ class Search:
             self._elsewhere = await self._databases()
         ours, others = self._elsewhere
         if not others:
-            return f"no key begins like {prefix} yet, so nothing was compared"
+            near = await self._near(pattern.prefix)
+            return f"no key begins like {prefix} yet, so nothing was compared{near}"
         numbers = ", ".join(map(str, others))
         which = f"database {numbers} has" if len(others) == 1 else f"databases {numbers} have"
         return (
@@ -80,6 +81,18 @@ class Search:
                         return key
                     held = held or (key if self._is_the_applications(key) else None)
         return held
+
+    async def _near(self, prefix: bytes) -> str:
+        """A clause about a key that begins like this prefix without its last word: maybe the pattern has a word too many."""
+        begin, _, _ = prefix.rstrip(b":").rpartition(b":")
+        if not begin:
+            return ""
+        with suppress(TimeoutError, Unavailable):
+            async with asyncio.timeout(SEARCH_S):
+                async for key in self._glance.keys(begin + b":"):
+                    if self._is_the_applications(key):
+                        return f"; some begin like {_word(begin)}:, such as {_word(key)}"
+        return ""
 
     async def _databases(self) -> tuple[int, Sequence[int]]:
         """The number of our database, and of those others in which an application's key is found in time."""

@@ -23,7 +23,7 @@ sources:
   main: {{url: "{source}", budget: 500/s}}
   code: {{budget: 10/s}}
 namespaces:
-  product: {{key: "product:{{id:int}}", load: {{source: main, {product}}}}}
+  product: {{key: "{begin}{{id:int}}", load: {{source: main, {product}}}}}
   basket:
     key: "basket:{{user:int}}:{{shop}}"
     load: {{source: main, sql: "SELECT user_id AS user, shop, body FROM baskets WHERE (user_id, shop) IN :keys"}}
@@ -50,7 +50,7 @@ def check(tmp_path, sockets, capsys, monkeypatch, redis_url, pg_url):
         # the default lies in a folder that only root may make
         listen = f"listen: [unix://{sockets}/hints.sock]\n" if "queue" not in said else ""
         works = {"queue": "memory://", "cache": redis_url, "source": pg_url, "python": "connect_shop:banners"}
-        works |= {"product": "table: products"}
+        works |= {"product": "table: products", "begin": "product:"}
         file.write_text(_CONFIG.format(**works | said) + listen)
         code = main(["check", "--connect", "-c", str(file)])
         out = capsys.readouterr().out
@@ -397,6 +397,16 @@ def test_keys_that_are_named_otherwise_are_shown(check, redis_url, key, words):
         code, rows = check()
         assert code == 0
         assert words in noted(rows)["product"]
+
+
+def test_keys_without_the_last_word_of_a_pattern_are_shown(check, redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("product:7", "a value")
+    code, rows = check(begin="product:v1:")
+    assert code == 0
+    assert noted(rows)["product"] == (
+        "no key begins like product:v1: yet, so nothing was compared; some begin like product:, such as product:7"
+    )
 
 
 def test_another_database_that_has_keys_is_named(check, redis_url):
