@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     Facts: TypeAlias = Mapping[str, object]
 
 
+_OF_SENDERS = frozenset({"no_client", "no_hint", "nobodys", "elsewhere", "clock_off"})
+"""Troubles with those who send hints. They may have nothing to do with this key, so they come last."""
+
+
 def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | None) -> list[str]:
     """The reasons: at least one sentence."""
     said = [*_undeclared(declared)]
@@ -85,20 +89,25 @@ def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[s
     paused = _some(updater.get("paused"))
     if paused is not None:
         yield _paused(str(declared["namespace"]), paused)
-    for trouble in _each(updater["troubles"]):
-        if trouble["event"] == "paused":
-            continue
-        text = str(trouble["text"]).rstrip(".")
-        stop = "" if text.endswith("?") else "."
-        yield f"Trouble for {_lasted(trouble['seconds'])}: {trouble['event']}: {text}{stop}"
+    troubles = [each for each in _each(updater["troubles"]) if each["event"] != "paused"]
+    yield from (_trouble(each) for each in troubles if each["event"] not in _OF_SENDERS)
     if (lives_on := updater.get("lives_on")) is not None:
         yield (
             "Its source fails now, so the old value lives on while it is read, until its load is"
             f" {_lasted(lives_on)} ago (fail_safe)."
         )
-    if not updater["ours"]:
-        yield from _elsewhere(updater)
-        return
+    yield from _held(declared, updater, left_alone=left_alone) if updater["ours"] else _elsewhere(updater)
+    yield from (_trouble(each) for each in troubles if each["event"] in _OF_SENDERS)
+
+
+def _trouble(trouble: Facts) -> str:
+    text = str(trouble["text"]).rstrip(".")
+    stop = "" if text.endswith("?") else "."
+    return f"Trouble for {_lasted(trouble['seconds'])}: {trouble['event']}: {text}{stop}"
+
+
+def _held(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[str]:
+    """What the owner of the key's partition knows."""
     yield from _barred(updater)
     seat = _some(updater["seat"])
     if seat is not None:

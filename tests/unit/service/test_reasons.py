@@ -146,7 +146,14 @@ def test_a_sentence_has_one_full_stop():
         "text": "nobody is connected: is emit right?",
         "seconds": 3.0,
     }
-    assert "is emit right? " in said(updater={"troubles": [asked]})
+    assert said(updater={"troubles": [asked]}).endswith("is emit right?")
+
+
+def test_what_is_known_of_the_key_comes_before_troubles_that_may_have_nothing_to_do_with_it():
+    nobodys = {"event": "nobodys", "subject": "", "text": "1% of hints are of no namespace", "seconds": 3.0}
+    failed = {"event": "load_failed", "subject": "main", "text": "no answer", "seconds": 3.0}
+    text = said(updater={"troubles": [nobodys, failed], "quarantined": BARRED})
+    assert text.index("load_failed") < text.index("in quarantine") < text.index("nobodys")
 
 
 @pytest.mark.parametrize(
