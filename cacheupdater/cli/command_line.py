@@ -28,6 +28,7 @@ from cacheupdater.cli import (
     plan,
     quarantine,
     queue,
+    reader,
     record,
     reload,
     run,
@@ -55,6 +56,10 @@ _EXTRAS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, 2 (bad usage), 70 (internal failure, restart me) or 78 (bad configuration)."""
+    return reader.kept(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
     environ = os.environ  # noqa: TID251  the only place that reads the process' environment
     last_words.heard()
     parser = _parser(environ)
