@@ -8,12 +8,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, get_args
 
-from pydantic import BaseModel
-
+from cacheupdater.config.section import Section
 from cacheupdater.config.units import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
@@ -37,7 +36,7 @@ _FORMS = {
 }
 
 
-def explain(document: Document, model: type[BaseModel], error: ValidationError, path: Path) -> None:
+def explain(document: Document, model: type[Section], error: ValidationError, path: Path) -> None:
     """Notes every error of one section, which stands at `path`."""
     for detail in error.errors(include_url=False, include_input=True):
         loc = detail["loc"]
@@ -47,7 +46,7 @@ def explain(document: Document, model: type[BaseModel], error: ValidationError, 
         document.refuse(at, _message(model, detail), key=unknown)
 
 
-def _message(model: type[BaseModel], detail: ErrorDetails) -> str:
+def _message(model: type[Section], detail: ErrorDetails) -> str:
     kind, loc, ctx = detail["type"], detail["loc"], detail.get("ctx", {})
     home = _model_at(model, loc[:-1]) if loc else model
     name = str(loc[-1]) if loc else ""
@@ -73,22 +72,26 @@ def _choice(value: str, expected: str) -> str:
     return f"{shown(value)} must be {quoted}{hint}"
 
 
-def _suggestion(home: type[BaseModel], name: str) -> str:
+def _suggestion(home: type[Section], name: str) -> str:
     """A key with almost this spelling, or the same key one section deeper."""
-    close = get_close_matches(name, list(home.model_fields), n=1)
+    close = get_close_matches(name, _keys(home), n=1)
     deeper = [f"{outer}.{name}" for outer, inner in _sections(home) if name in inner.model_fields]
     best = (deeper + close)[:1]
     return f'; did you mean "{best[0]}"?' if best else _known(home)
 
 
-def _known(section: type[BaseModel]) -> str:
-    return f"; known here: {', '.join(section.model_fields)}"
+def _known(section: type[Section]) -> str:
+    return f"; known here: {', '.join(_keys(section))}"
 
 
-def _sections(home: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+def _keys(section: type[Section]) -> Sequence[str]:
+    return [*section.model_fields, *section.apart]
+
+
+def _sections(home: type[Section]) -> Iterator[tuple[str, type[Section]]]:
     for name, field in home.model_fields.items():
         for part in _parts(field.annotation):
-            if isinstance(part, type) and issubclass(part, BaseModel):
+            if isinstance(part, type) and issubclass(part, Section):
                 yield name, part
 
 
@@ -99,7 +102,7 @@ def _parts(annotation: object) -> Iterator[object]:
         yield from _parts(each)
 
 
-def _model_at(model: type[BaseModel], loc: Path) -> type[BaseModel]:
+def _model_at(model: type[Section], loc: Path) -> type[Section]:
     for step in loc:
         model = dict(_sections(model)).get(str(step), model)
     return model

@@ -86,9 +86,8 @@ class _Parts:
     def __init__(self, document: Document, declared: Mapping[str, Definition]) -> None:
         self._document, self._declared = document, declared
         tree = document.tree
-        apart = ("sources", "defaults", "namespaces")
         self._top = self._typed(
-            TopSection, {key: value for key, value in tree.items() if key not in apart}, ()
+            TopSection, {key: value for key, value in tree.items() if key not in TopSection.apart}, ()
         )
         self._defaults = self._typed(DefaultsSection, tree.get("defaults", {}), ("defaults",))
         self._sources = self._each(SourceSection, "sources")

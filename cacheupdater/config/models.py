@@ -8,7 +8,7 @@ section is safe. Unknown keys are refused.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, PrivateAttr, StringConstraints, model_validator
 
@@ -331,6 +331,7 @@ class NamespaceSection(DefaultsSection, Named):
 class TopSection(Section):
     """The document without its sources, defaults and namespaces, which are validated one by one."""
 
+    apart: ClassVar[tuple[str, ...]] = ("sources", "defaults", "namespaces")
     version: Annotated[Literal[1], BeforeValidator(units.whole)] = Field(description="write `version: 1`")
     listen: tuple[Listen, ...] | None = None
     queue: QueueSection = QueueSection()

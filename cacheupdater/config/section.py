@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
     """Base of every section."""
+
+    apart: ClassVar[tuple[str, ...]] = ()
+    """Keys of this section that the file knows and this model does not: others validate them."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -102,6 +102,12 @@ CASES = [
     ),
     # unknown and missing keys
     ("listen: [", "listn: [", '2:1: listn: unknown key; did you mean "listen"?'),
+    ("defaults:", "default:", '9:1: default: unknown key; did you mean "defaults"?'),
+    (
+        "listen: [",
+        "zzz: [",
+        "2:1: zzz: unknown key; known here: version, listen, queue, cache, admin, state, fleet, log_keys, sources, defaults, namespaces",
+    ),
     ("pool_size", "poolsize", '7:61: sources.main.poolsize: unknown key; did you mean "pool_size"?'),
     (
         "value: {encoding: json, columns: [name]}",
@@ -539,6 +545,12 @@ def problems_of(tmp_path, text):
 def test_mistake_is_named_with_its_line_and_nothing_else_is(tmp_path, good, bad, message):
     assert good in GOOD
     assert problems_of(tmp_path, GOOD.replace(good, bad, 1)) == [message]
+
+
+@pytest.mark.parametrize(("good", "bad"), [("sources", "source"), ("namespaces", "namespace")])
+def test_section_that_must_be_there_is_suggested_for_its_misspelling(tmp_path, good, bad):
+    said = problems_of(tmp_path, GOOD.replace(f"\n{good}:", f"\n{bad}:"))
+    assert any(each.endswith(f'{bad}: unknown key; did you mean "{good}"?') for each in said), said
 
 
 def test_good_file_is_good(tmp_path):
