@@ -20,6 +20,7 @@ from cacheupdater.core.mending import advice
 from cacheupdater.core.verdict import ENOUGH, Sight
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.judging import compared_with, likened, seen_of
+from cacheupdater.service.findings import REFUSED
 from cacheupdater.service.search import Search
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Compared(NamedTuple):
     """A result for one namespace."""
 
     name: str
-    state: Literal["ok", "note", "wrong"]
+    state: Literal["ok", "note", "away", "wrong"]
     what: str
 
 
@@ -70,10 +71,16 @@ async def _one(namespace: NamespaceSection, components: Components, search: Sear
         found = {key: each for key, each in looks if each is not None and each.here}
         rows = await _rows(namespace, recipe, list(found)) if found else {}
     except (Unavailable, Faulty) as e:
-        return [Compared(namespace.name, "ok", f"existing values were not compared: {e}")]
+        return [_uncompared(namespace.name, e)]
     if found:
         return _compared(namespace, recipe, found, rows)
     return [Compared(namespace.name, "note", await search.astray(namespace.pattern))]
+
+
+def _uncompared(name: str, error: CacheUpdaterError) -> Compared:
+    """`away` if the command may compare them another time. A right that only the comparison needs is worth a note."""
+    later = isinstance(error, Unavailable) and not REFUSED.search(str(error))
+    return Compared(name, "away" if later else "note", f"existing values were not compared: {error}")
 
 
 async def _rows(

@@ -164,6 +164,9 @@ def test_the_least_rights_that_are_documented_suffice(check, redis_server):
     code, rows = check(cache=acl(redis_server, *KEYS, *LEAST))
     assert code == 0
     only(rows)
+    said = noted(rows)
+    assert set(said) == {"product", "basket", "banner"}, "compared are they not, for that needs +scan"
+    assert all("were not compared: Redis cannot be searched" in each for each in said.values())
 
 
 def test_a_namespace_with_fail_safe_needs_one_right_more(check, redis_server):
@@ -307,6 +310,18 @@ def test_existing_values_are_shown_beside_what_would_be_written(check, redis_url
     [said] = [what for part, name, _, what in rows if (part, name) == ("values", "product")]
     assert got == code
     assert all(word in said for word in words), said
+
+
+def test_existing_values_whose_rows_take_too_long_are_not_said_to_be_well(check, redis_url, pg_url):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("ALTER TABLE products RENAME TO slow")
+        database.execute("CREATE VIEW products AS SELECT id, name || pg_sleep(3)::text AS name FROM slow")
+        database.execute("INSERT INTO slow VALUES (7, 'chair')")
+        client.set("product:7", b'{"id":7,"name":"chair"}')
+        code, rows = check(product='sql: "SELECT id, name FROM products WHERE id IN :id"')
+    [(state, what)] = valued(rows)
+    assert (code, state) == (70, "away")
+    assert re.match("existing values were not compared: .*(no answer|statement timeout)", what)
 
 
 def test_no_more_than_twenty_values_of_a_namespace_are_compared(check, redis_url):
