@@ -34,9 +34,9 @@ class Conductor:
 
     def run(self, duration: float) -> Outcome:
         """The warm-up, then `duration` seconds that count, split by `plan.SHARES`."""
-        begins = self._stage.follower.since + plan.WARM_UP_S
-        self._play(until=begins, phase="warm-up")
+        self._play(until=self._stage.follower.since + plan.WARM_UP_S, phase="warm-up")
         usual = self._begin()
+        begins = time.monotonic()  # the warm-up ends late; the first part must not be shorter for that
         self._stage.follower.paused = False
         if duration < plan.SHORTEST_WITH_KILL_S:
             self._play(until=begins + duration, phase="as usual")

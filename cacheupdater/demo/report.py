@@ -138,12 +138,12 @@ def _nobody_waits(accounts: Accounts) -> Check:
 
 
 def _unlike(outcome: Outcome) -> str:
-    """Why the shares of stale reads cannot be compared; empty if they can."""
+    """Why the shares of stale reads cannot be compared; empty if they can. Its seconds are those of the part's title."""
     usual = outcome.usual
     rows = usual.accounts[FIXED].updater_rows
     if outcome.steered:
         return "the budget was changed by hand"
-    if usual.seconds < plan.SHORTEST_TO_COMPARE_S:
+    if round(usual.seconds) < plan.SHORTEST_TO_COMPARE_S:
         return f"that takes at least {plan.SHORTEST_TO_COMPARE_S:.0f} s of the first part"
     if rows < TTL_ROWS[0] * usual.allowed:
         return f"the updater got too little of this machine to spend its budget: {rows} of {usual.allowed:.0f} rows"

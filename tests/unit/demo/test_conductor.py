@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
 
-from cacheupdater.demo import plan
+from cacheupdater.demo import conductor, plan
 from cacheupdater.demo.catalogue import interval
 from cacheupdater.demo.conductor import Conductor
 from cacheupdater.demo.lanes import LANES, SERVED
@@ -84,3 +85,27 @@ def test_the_ttl_follows_the_budget_by_the_formula_and_the_screen_says_what_fixe
     stage, (said,) = perform("+")
     assert {application.ttl for application in stage.shop.applications} == {interval(42)}
     assert "fixed stays at 2.0 s until a restart" in said
+
+
+class Clock:
+    """Goes on while somebody sleeps, and far longer than it was told."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += 7 * seconds
+
+
+def test_the_first_part_lasts_as_long_as_planned_though_the_warm_up_ended_late(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(conductor, "time", clock)
+    follower = SimpleNamespace(since=clock.now, paused=True, said=SimpleQueue())
+    shop = SimpleNamespace(applications=[], reads=list)
+    screen = SimpleNamespace(show=lambda *_, **__: None)
+    stage = SimpleNamespace(updater=Updater(), shop=shop, follower=follower)
+    outcome = Conductor(stage, screen, Keys("")).run(5.0)
+    assert outcome.usual.seconds >= 5.0

@@ -93,6 +93,15 @@ def test_shares_are_not_compared_where_that_would_mean_nothing(unlike):
     assert sum(check.passed is None for check in checks(outcome(accounts, **unlike))) == 1
 
 
+@pytest.mark.parametrize(("seconds", "compared"), [(14.4, False), (14.96, True), (15.0, True)])
+def test_a_part_whose_title_says_the_seconds_that_a_comparison_takes_is_compared(seconds, compared):
+    """A part of 15 s may be measured as some hundredths less."""
+    run = outcome(seconds=seconds)
+    [(title, _)] = parts(run)
+    assert ("15 s" in title) is compared
+    assert all(check.passed for check in checks(run)) is compared
+
+
 def test_an_updater_that_a_busy_machine_stopped_is_not_compared_and_says_so():
     accounts = {**GOOD, FIXED: replace(GOOD[FIXED], rows=424), PRICE: replace(GOOD[PRICE], stale=2000)}
     (said,) = [str(check) for check in checks(outcome(accounts)) if check.passed is not True]
