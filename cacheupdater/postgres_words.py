@@ -1,7 +1,7 @@
 """What PostgreSQL's codes and failed connections mean, in words that quote no row and no user.
 
-The adapters that talk to PostgreSQL build their errors of these words: `depot_sql`, `feed_notify` and `feed_replication`. Each adds
-what concerns it alone. The words of loads are those of `loader_sql.safe_errors`, for other databases too. Pure data.
+The adapters that talk to PostgreSQL build their errors of these words: `depot_sql`, `feed_notify`, `feed_replication`. Each adds
+what concerns it alone. The reasons of failed loads are in `loader_sql.safe_errors`, for other databases too. Pure data.
 """
 
 from __future__ import annotations
@@ -31,6 +31,14 @@ FOR_NOW: Mapping[str, str] = {
     "40": "others changed the same rows",
     "55P03": "others hold the same rows",
 }
+
+
+_LOGIN = ("28", "3D")  # which waiting does not cure, though it is tried again: a person may mend it meanwhile
+
+
+def does(code: str) -> str:
+    """What the server does if it answers with this code of `FOR_NOW`."""
+    return "refuses the login" if code.startswith(_LOGIN) else "cannot answer now"
 
 
 def for_now(code: str, further: Mapping[str, str]) -> str:

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from socket import gaierror
 
+import pytest
+
+from cacheupdater.adapters.depot_sql.failures import of_postgres as of_the_queue
+from cacheupdater.adapters.feed_notify import failures as feed_notify
+from cacheupdater.adapters.feed_replication import failures as feed_replication
+from cacheupdater.adapters.loader_sql.drivers import PostgreSql
+from cacheupdater.errors import Unavailable
 from cacheupdater.postgres_words import FOR_NOW, for_now, unreached
 
 
@@ -16,6 +23,32 @@ def test_a_code_is_read_by_its_most_exact_beginning():
         assert not any(begin.startswith(other) for other in list(FOR_NOW)[:at]), (
             f"{begin} would never be read"
         )
+
+
+class Refused(Exception):
+    """An error of a server, as any of the drivers has it."""
+
+    def __init__(self, code):
+        super().__init__("the user clerk")
+        self.sqlstate = self.pgcode = code
+
+
+TRANSLATED = {
+    "queue": lambda error: of_the_queue(error, "postgresql://h/d"),
+    "notify": feed_notify.of_server,
+    "replication": feed_replication.of_server,
+    "load": lambda error: PostgreSql().translated(error, connecting=True),
+}
+
+
+@pytest.mark.parametrize("translated", TRANSLATED.values(), ids=TRANSLATED)
+def test_a_refused_login_is_not_called_a_server_that_cannot_answer(translated):
+    for code in ("28P01", "28000", "3D000"):
+        error = translated(Refused(code))
+        assert isinstance(error, Unavailable), "a person may mend it while it is tried again"
+        assert "database refuses the login: " in str(error)
+        assert code in str(error)
+    assert "database cannot answer now: " in str(translated(Refused("57P03")))
 
 
 def test_an_adapter_s_own_words_count_first():

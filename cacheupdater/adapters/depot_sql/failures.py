@@ -10,7 +10,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from cacheupdater.errors import CacheUpdaterError, Faulty, Forbidden, Misconfigured, Unavailable
-from cacheupdater.postgres_words import for_now, unreached
+from cacheupdater.postgres_words import does, for_now, unreached
 
 if TYPE_CHECKING:
     from cacheupdater.core.depot_url import Address
@@ -35,7 +35,7 @@ def of_postgres(error: BaseException, address: Address) -> CacheUpdaterError:
     if code in _GONE:
         return Misconfigured(f"{address} cannot be used, {_GONE[code]} ({what}): restart the updaters")
     if why := for_now(code, _OURS):
-        return Unavailable(f"the queue's database cannot answer now: {why} ({what})")
+        return Unavailable(f"the queue's database {does(code)}: {why} ({what})")
     if code:
         return Faulty(f"the queue's database refuses a statement: {what}")
     why = unreached(error, "tls=off into the queue's url")

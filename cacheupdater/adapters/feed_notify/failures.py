@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncpg
 
 from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, Unavailable
-from cacheupdater.postgres_words import for_now, unreached
+from cacheupdater.postgres_words import does, for_now, unreached
 
 # InternalClientError is no InterfaceError. It comes if the server has said its last word, and the end of the connection is late
 FOREIGN = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -30,7 +30,7 @@ def of_server(error: BaseException, *, command: str = "install") -> CacheUpdater
             f"the outbox or a trigger is missing or changed ({what}): run `cacheupdater changes install`"
         )
     if why := for_now(code, _OURS):
-        return Unavailable(f"the database cannot answer now: {why} ({what})")
+        return Unavailable(f"the database {does(code)}: {why} ({what})")
     if code:
         return Faulty(f"the database refuses a statement of the feed: {what}")
     why = unreached(error, "tls: off beside url")

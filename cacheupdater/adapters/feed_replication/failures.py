@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from cacheupdater.errors import CacheUpdaterError, Faulty, Misconfigured, Unavailable
-from cacheupdater.postgres_words import for_now
+from cacheupdater.postgres_words import does, for_now
 
 _OURS = {
     "53300": "it has no connection or no WAL sender left",
@@ -22,10 +22,12 @@ _REFUSED = {
     ),
     r"database \".*\" does not exist": "there is no database of this name",
 }
-_UNREACHED = {
+_LOGIN = {
     r"password authentication failed|no password supplied": "the user or the password is not right",
     r"no pg_hba.conf entry": "the server does not let this user in from here (a rule of pg_hba.conf)",
     r"role \".*\" does not exist": "the user or the password is not right",
+}
+_UNREACHED = {
     r"number of requested standby connections|too many (?:clients|connections)|remaining connection slots": (
         "it has no connection or no WAL sender left"
     ),
@@ -79,7 +81,7 @@ def of_server(error: BaseException, *, command: str = "install") -> CacheUpdater
             f"the database is not ready for logical replication ({what}): `cacheupdater check --connect` says what is missing"
         )
     if why := for_now(code(error), _OURS):
-        return Unavailable(f"the database cannot answer now: {why} ({what})")
+        return Unavailable(f"the database {does(code(error))}: {why} ({what})")
     if code(error):
         return Faulty(f"the database refuses a statement of the feed: {what}")
     return _without_code(str(error), what)
@@ -89,5 +91,8 @@ def _without_code(text: str, what: str) -> CacheUpdaterError:
     for pattern, why in _REFUSED.items():
         if re.search(pattern, text):
             return Misconfigured(f"changes cannot be read: {why}")
+    for pattern, why in _LOGIN.items():
+        if re.search(pattern, text):
+            return Unavailable(f"the database refuses the login: {why}")
     why = next((why for pattern, why in _UNREACHED.items() if re.search(pattern, text)), "")
     return Unavailable(f"the database cannot be reached: {why or what}")

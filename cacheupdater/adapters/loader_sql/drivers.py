@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, Stateme
 
 from cacheupdater.adapters.loader_sql import safe_errors
 from cacheupdater.errors import Faulty, Misconfigured, TimedOut, Unavailable
+from cacheupdater.postgres_words import does
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,7 +161,7 @@ class PostgreSql(Driver):
         if code == self._CANCELLED and not connecting:
             return TimedOut(f"the database has ended the statement: {what}")
         if code.startswith(self._UNAVAILABLE) or (not code and broken):
-            return Unavailable(f"the database cannot answer now: {what}")
+            return Unavailable(f"the database {does(code)}: {what}")
         return Faulty(f"the database refuses this statement or its values: {what}")
 
 

@@ -96,7 +96,11 @@ def test_an_error_says_what_the_caller_can_do_and_nothing_of_the_servers_text(co
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        ('FATAL: password authentication failed for user "clerk"', Unavailable, "user or the password"),
+        (
+            'FATAL: password authentication failed for user "clerk"',
+            Unavailable,
+            "refuses the login: the user or the p",
+        ),
         ("FATAL: must be superuser or replication role to start walsender", Misconfigured, "REPLICATION"),
         ('FATAL: database "geheim" does not exist', Misconfigured, "no database"),
         ("server closed the connection unexpectedly", Unavailable, "connection was lost"),
