@@ -43,8 +43,7 @@ class Foreign(KeyedTrouble):
                 len(self._keys[name]),
             )  # keys that came during the look are part of this sentence
         if name in self._why:
-            text = f"{counted(many, 'key')} left alone, for we did not write their values{self._why[name]}"
-            self._tell(name, text, many)
+            self._tell(name, _said(many, self._why[name]), many)
 
     def _over(self, name: str) -> None:
         self._why.pop(name, None)
@@ -60,3 +59,10 @@ class Foreign(KeyedTrouble):
             return ""
         why = unreadable(recipe.form, found.value)
         return f": {why}; {advice(why)}"
+
+
+def _said(many: int, why: str) -> str:
+    """The sentence of so many keys. The clause behind it has the words of `mending`, which speaks of several values."""
+    if many == 1:
+        return f"1 key left alone, for we did not write its value{why.replace('they read', 'it reads', 1)}"
+    return f"{counted(many, 'key')} left alone, for we did not write their values{why}"
