@@ -26,6 +26,8 @@ _OTHER_TYPE = "a type that no namespace writes"
 
 # by what the values read as; for anything else no setting would make ours equal
 _ENCODINGS = {"json": "json", "hash": "hash", "msgpack": "msgpack", "text": "string", "bytes": "raw"}
+_SAY_TIMES = "say `value.times` as the application spells them (rfc3339, iso or str)"
+_TIMED = "(is|become) (a time|a date|an interval)"
 _SETTINGS = (
     (
         "of NULL would be gone|would become NULL",
@@ -41,11 +43,22 @@ _SETTINGS = (
         "is a number( such as [0-9.]+)? and would become (text|a number)|is text and would become a number",
         "say `value.numbers` as the application spells them (plain or text)",
     ),
-    (
-        "(is|become) (a time|a date|an interval)",
-        "say `value.times` as the application spells them (rfc3339, iso or str)",
-    ),
+    (_TIMED, _SAY_TIMES),
 )
+_TIME = r"a time (?:without a zone|with zone Z|with an offset)(?:, not parted by T)?"
+_BECOMES = re.compile(f"is ({_TIME}) and would become ({_TIME})")
+# of `value.times`: by the application's form and ours, the spellings that make ours equal, whatever wrote ours.
+# Where two do, the default counts, which is the later word
+_SPELLINGS: Mapping[tuple[str, str], frozenset[str]] = {
+    ("a time without a zone, not parted by T", "a time without a zone"): frozenset({"str"}),
+    ("a time with an offset, not parted by T", "a time with an offset"): frozenset({"str"}),
+    ("a time with an offset, not parted by T", "a time with zone Z"): frozenset({"str"}),
+    ("a time with an offset", "a time with an offset, not parted by T"): frozenset({"iso"}),
+    ("a time with an offset", "a time with zone Z"): frozenset({"iso"}),
+    ("a time with zone Z", "a time with an offset, not parted by T"): frozenset({"rfc3339"}),
+    ("a time with zone Z", "a time with an offset"): frozenset({"rfc3339"}),
+    ("a time without a zone", "a time without a zone, not parted by T"): frozenset({"rfc3339", "iso"}),
+}
 _EQUAL = "make the statement's values equal"
 _REPLACE = "say `value.foreign: replace` once the application can read what is written"
 
@@ -71,7 +84,18 @@ def advice(*whys: str) -> str:
             return _another_encoding(found[1], found[2])
     said = ", ".join(whys)  # each of them may tell of several fields
     settings = [setting for words, setting in _SETTINGS if re.search(words, said)]
+    if times := _times(said):
+        settings = [times if each is _SAY_TIMES else each for each in settings]
     return f"{', '.join(settings) or _EQUAL}, or {_REPLACE}"
+
+
+def _times(said: str) -> str:
+    """The setting that makes all these times equal; empty if there is none, or if it is not known."""
+    both = _BECOMES.findall(said)
+    if not both or re.search(_TIMED, _BECOMES.sub("", said)):
+        return ""
+    fitting = frozenset.intersection(*(_SPELLINGS.get(each, frozenset()) for each in both))
+    return f"say `value.times: {max(fitting)}`" if fitting else ""
 
 
 def _another_encoding(theirs: str, ours: str) -> str:

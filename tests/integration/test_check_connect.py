@@ -502,6 +502,6 @@ def test_values_that_differ_by_numbers_and_times_name_the_settings_that_write_th
         [said] = [what for part, name, _, what in rows if (part, name) == ("values", "product")]
         assert code == 78
         assert "`value.numbers`" in said
-        assert "`value.times`" in said
+        assert "`value.times: iso`" in said
         code, rows = check(product="table: prices}, value: {numbers: plain, times: iso")
     assert (code, states(rows)["values", "product"]) == (0, "ok")

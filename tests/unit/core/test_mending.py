@@ -2,11 +2,15 @@
 
 import json
 import pickle
+import re
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
+from cacheupdater.core.kinds import compared
 from cacheupdater.core.mending import advice, reads_as, unreadable
+from cacheupdater_client.protocol.encoding import encoder
 
 SECRET = "4711"
 DATED = b'{"ct": 1800000000.5, "v": 2}|'
@@ -67,6 +71,48 @@ def test_a_value_is_named_by_its_kind_and_never_by_what_it_says(value, said):
 def test_the_advice_names_the_setting_that_mends_it(why, setting):
     assert setting in advice(why)
     assert len(advice(why).split()) <= 35
+
+
+ZONED = datetime(2024, 1, 1, 12, tzinfo=UTC)
+NAIVE = ZONED.replace(tzinfo=None)
+SPELLINGS = ("rfc3339", "iso", "str")
+
+
+def written(times, *values):
+    """What we write with this setting."""
+    fields = {f"at{at}": value for at, value in enumerate(values)}
+    return json.loads(encoder("json", times=times)(fields))
+
+
+@pytest.mark.parametrize("values", [(NAIVE,), (ZONED,), (NAIVE, ZONED)], ids=["naive", "zoned", "both"])
+@pytest.mark.parametrize("ours", SPELLINGS)
+@pytest.mark.parametrize("theirs", SPELLINGS)
+def test_the_spelling_of_times_that_is_named_makes_them_equal(theirs, ours, values):
+    """Here the application spells its times as we would with one of the settings."""
+    application = written(theirs, *values)
+    whys = [each.what for each in compared(application, written(ours, *values)) if each.what]
+    if whys:
+        [named] = re.findall(r"`value[.]times: (\w+)`", advice(*whys))
+        assert not [each for each in compared(application, written(named, *values)) if each.what]
+
+
+@pytest.mark.parametrize(
+    "whys",
+    [
+        ("at is a time without a zone and would become a time with zone Z",),
+        ("at is a time with zone Z, not parted by T and would become a time with zone Z",),
+        (
+            "at is a time with an offset and would become a time with zone Z",
+            "on is a time with an offset, not parted by T and would become a time with zone Z",
+        ),
+        (
+            "at is a time with an offset and would become a time with zone Z",
+            "day is a date and would become a time with zone Z",
+        ),
+    ],
+)
+def test_no_spelling_of_times_is_named_that_does_not_make_all_of_them_equal(whys):
+    assert "`value.times` as the application spells them (rfc3339, iso or str)" in advice(*whys)
 
 
 def test_several_fields_name_each_setting_once():
