@@ -92,6 +92,7 @@ def _page(said: Facts) -> Iterable[str]:
     declared, redis, updater, row = (_facts(said[name]) for name in ("declared", "redis", "updater", "row"))
     if declared["namespace"] is not None:
         yield f"  namespace  {declared['namespace']}  {declared['pattern']}  {_listed(_facts(declared['captures']))}"
+    if declared.get("fits"):
         yield f"  loaded by  {declared['statement']}  (source {declared['source']})"
     yield f"  in Redis   {_redis(redis)}"
     if row:

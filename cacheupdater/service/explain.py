@@ -76,7 +76,7 @@ class Explainer:
         """Everything that is known here about the key, for JSON."""
         now = asyncio.get_running_loop().time()
         number = wire.partition_of(key, self._door.partitions)
-        namespace = self._around.keyspace.resolve(key)
+        namespace = self._namespace(key)
         ours = self._partitions.get(number)
         return {
             "version": __version__,
@@ -94,6 +94,11 @@ class Explainer:
             "policy": self._policy(namespace, number, key, now),
             "feed": self._feed(namespace),
         }
+
+    def _namespace(self, key: bytes) -> Namespace | None:
+        """None also for a key that only begins like a pattern: its hints are dropped, whatever a policy thinks of them."""
+        found = self._around.keyspace.resolve(key)
+        return found if found and found.pattern.takes(key) else None
 
     async def _owner(self, partition: int) -> str | None:
         try:

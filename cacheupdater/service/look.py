@@ -39,20 +39,25 @@ class Declared(NamedTuple):
     """What the configuration says about a key."""
 
     namespace: NamespaceSection | None
-    """None: no pattern begins like the key."""
+    """None: no pattern begins like the key, or several do and it fits none of them."""
     captures: Captures | None
     """None: the key begins like the namespace's pattern, but does not fit it."""
+    spelled: bool
+    """Whether the key holds nothing but what patterns take: printable ASCII without a space."""
+    begins: bool
+    """Whether it begins like any pattern."""
 
     def plain(self) -> dict[str, object]:
         """The same for JSON."""
         if self.namespace is None:
-            return {"namespace": None}
+            return {"namespace": None, "spelled": self.spelled, "begins": self.begins}
         pattern, load = self.namespace.pattern, self.namespace.load
         binds = dict(zip(pattern.names, map(_plain, self.captures or ()), strict=False))
         return {
             "namespace": self.namespace.name,
             "pattern": pattern.text,
             "fits": self.captures is not None,
+            "spelled": self.spelled,
             "captures": binds,
             "source": load.source,
             "statement": _statement(load),
@@ -74,7 +79,10 @@ def _statement(load: LoadSection) -> str:
 def declared(config: Config, key: bytes) -> Declared:
     """The namespace and the captures of the key."""
     namespace = _keyspace(config).resolve(key)
-    return Declared(namespace, None if namespace is None else namespace.pattern.parse(key))
+    captures = None if namespace is None else namespace.pattern.parse(key)
+    spelled = all(0x21 <= sign <= 0x7E for sign in key)
+    begins = any(key.startswith(each.pattern.prefix) for each in config.namespaces.values())
+    return Declared(namespace, captures, spelled=spelled, begins=begins)
 
 
 def nobodys(config: Config, keys: Sequence[bytes]) -> list[bytes]:

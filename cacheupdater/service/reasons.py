@@ -37,8 +37,16 @@ def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | N
 
 
 def _undeclared(declared: Facts) -> Iterator[str]:
-    if declared["namespace"] is None:
-        yield "No namespace has this key: it begins like no pattern, so no updater refreshes it."
+    if not declared["spelled"]:
+        yield (
+            "The key fits no pattern, so no updater refreshes it: a key of a namespace holds only ASCII letters, digits"
+            " and signs, and no space."
+        )
+    elif declared["namespace"] is None:
+        why = (
+            "fits none of the patterns that begin like it" if declared["begins"] else "begins like no pattern"
+        )
+        yield f"No namespace has this key: it {why}, so no updater refreshes it."
     elif not declared["fits"]:
         yield (
             f"The key begins like namespace {declared['namespace']} and does not fit its pattern"

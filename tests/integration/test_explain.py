@@ -30,6 +30,8 @@ NAMESPACES = {
         "load": {"sql": "SELECT id, text FROM notes WHERE id IN :id", "source": "desk"},
         "refresh": {"every": HOLD},
     },
+    "twice": {"key": "twice:{id:int}:a", "load": {"python": "live.loaders:banners", "source": "code"}},
+    "again": {"key": "twice:{id:int}:b", "load": {"python": "live.loaders:banners", "source": "code"}},
     "crowded": {
         "key": "crowded:{slot}",
         "load": {"python": "live.loaders:banners", "source": "poor"},
@@ -72,6 +74,23 @@ def application(updater, session_redis_url):
 def test_a_key_of_nobody(updater):
     assert "begins like no pattern" in because(updater, "basket:7")
     assert "does not fit its pattern" in because(updater, "broken:seven")
+    assert "fits none of the patterns that begin like it" in because(updater, "twice:seven:a")
+
+
+def test_a_key_that_does_not_fit_has_no_policy_though_hints_of_it_come(updater, application):
+    assert "holds only ASCII" in because(updater, "basket:kött")
+    for _ in range(20):
+        application.get("dear:kött")
+        application.get("dear:home:again")
+    eventually(lambda: updater.metric("dropped_total", reason="unknown") >= 2)
+    for key, reason in (("dear:kött", "holds only ASCII"), ("dear:home:again", "does not fit its pattern")):
+        said = explained(updater, key)
+        assert said["updater"]["policy"] is None
+        [only] = said["because"]
+        assert reason in only
+        _, page, _ = command(updater, "explain", key)
+        assert "a load is worth" not in page
+        assert "loaded by" not in page
 
 
 def test_a_key_whose_hints_never_came(updater):

@@ -28,7 +28,7 @@ async def troubles(*standing):
     return [(each["event"], each["subject"]) for each in (await page(*standing))["troubles"]]
 
 
-async def page(*standing, feeds=()):
+async def page(*standing, feeds=(), key=b"product:7"):
     told = [{"event": event, "subject": subject} for event, subject in standing]
     around = SimpleNamespace(
         keyspace=SimpleNamespace(resolve=lambda _key: NAMESPACE),
@@ -44,7 +44,16 @@ async def page(*standing, feeds=()):
 
     door = SimpleNamespace(partitions=1, open_now=True, owner=nobody)
     explainer = Explainer(door, around, SimpleNamespace(policies={}), partitions={}, feeds=feeds)
-    return await explainer.page(b"product:7")
+    return await explainer.page(key)
+
+
+async def test_a_key_that_does_not_fit_its_pattern_has_no_policy_and_no_trouble_of_the_namespace():
+    trouble = ("foreign", "product")
+    assert (await page(trouble))["policy"] == {"name": "fixed", "every": NAMESPACE.every}
+    for key in (b"product:seven", "product:\u0667".encode()):
+        told = await page(trouble, key=key)
+        assert told["policy"] is None
+        assert told["troubles"] == []
 
 
 async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():

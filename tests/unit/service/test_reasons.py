@@ -8,6 +8,7 @@ DECLARED = {
     "namespace": "product",
     "pattern": "product:{id:int}",
     "fits": True,
+    "spelled": True,
     "encoding": "json",
     "form": "json",
     "foreign": "keep",
@@ -47,8 +48,11 @@ def said(*, declared=(), redis=(), updater=(), row=None):
 @pytest.mark.parametrize(
     ("facts", "sentence"),
     [
-        ({"declared": {"namespace": None}}, "begins like no pattern"),
+        ({"declared": {"namespace": None, "begins": False}}, "begins like no pattern"),
+        ({"declared": {"namespace": None, "begins": True}}, "fits none of the patterns that begin like it"),
         ({"declared": {"fits": False}}, "does not fit its pattern"),
+        ({"declared": {"fits": False, "spelled": False}}, "holds only ASCII letters, digits and signs"),
+        ({"declared": {"namespace": None, "spelled": False}}, "holds only ASCII letters, digits and signs"),
         ({"updater": None}, "No updater was asked"),
         ({"updater": {"accepting": False}}, "accepts no hints now"),
         (
