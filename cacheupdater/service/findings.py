@@ -22,7 +22,7 @@ State: TypeAlias = Literal["ok", "note", "away", "wrong"]
 # Words of Redis, PostgreSQL, SQLite and TLS for errors that waiting does not cure
 REFUSED = re.compile(
     r"\b(NOPERM|NOAUTH|WRONGPASS|MISCONF|READONLY|28000|28P01|3D000|InvalidPassword|AuthenticationError)"
-    r"|no permission|can't run this command|invalid username-password|user is disabled|without any password"
+    r"|no permission|can't run this command|invalid username-password|user is disabled|without any password|refuses the login"
     r"|unable to open database file|Authentication required|offers no TLS|certificate cannot be trusted|ends TLS|CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError",
     re.IGNORECASE,
 )
