@@ -14,7 +14,7 @@ from cacheupdater.cli import exits
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cacheupdater.config import Config
     from cacheupdater.config.spelled import Spelled
@@ -73,13 +73,15 @@ def _reload(updater: _Updater, output: str) -> int:
 def _dry_run(config: Config, updater: _Updater, output: str) -> int:
     from cacheupdater.config.spelled import spelled
     from cacheupdater.config.units import printable
+    from cacheupdater.service.difference import reformed
     from cacheupdater.service.preview import preview, uncertain
 
     read = spelled(config)
     shown, running = {name: each.shown for name, each in read.items()}, updater.settings()
     unlike = updater.unlike({name: read[name] for name in uncertain(running, shown)})
     found = preview(running, shown, unlike)
-    print(_json(found) if output == "json" else "\n".join(map(printable, _page(found))))
+    forms = reformed((each.setting for each in found.changed), config.namespaces)
+    print(_json(found, forms) if output == "json" else "\n".join(map(printable, _page(found, forms))))
     return exits.RESTART if found.restart else exits.OK
 
 
@@ -121,12 +123,15 @@ class _Updater:
         return unlike
 
 
-def _page(found: Preview) -> Iterable[str]:
+def _page(found: Preview, forms: Sequence[str]) -> Iterable[str]:
     """A line per change. What needs a restart comes last, with what follows from it."""
+    from cacheupdater.service.difference import warnings
+
     yield from (f"added    {each}" for each in found.added)
     yield from _changes("changed", found.changed)
     yield from (f"removed  {each}" for each in found.removed)
     yield from _changes("restart", found.restart)
+    yield from (f"warning  {each}" for each in warnings(forms))
     if found.restart:
         names = ", ".join(each.setting for each in found.restart)
         yield f"{names}: needs a restart. A reload changes nothing, and the updater stays as it is."
@@ -148,6 +153,6 @@ def _cell(text: str | None) -> str:
     return text if len(text) <= CELL_MAX else f"{text[:CELL_MAX]}…"
 
 
-def _json(found: Preview) -> str:
+def _json(found: Preview, forms: Sequence[str]) -> str:
     changes = {part: [each._asdict() for each in getattr(found, part)] for part in ("changed", "restart")}
-    return json.dumps({**found._asdict(), **changes}, indent=2)
+    return json.dumps({**found._asdict(), **changes, "forms": forms}, indent=2)

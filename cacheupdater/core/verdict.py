@@ -6,7 +6,8 @@ that wait for an updater say that theirs does not: for them an empty namespace i
 namespace is ours if floors of ours stand beside the values, or if nobody has written a value by the time when we would write
 one. It is foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything
 about it: a price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts
-with another configuration. `now` is an argument; nothing is read here.
+with another configuration. Values of ours may have been written in an earlier form: `reformed` says so with the verdict. `now`
+is an argument; nothing is read here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0  # seconds: an application that missed a key has loaded and written it by then
 ENOUGH = 20  # values that decide at once; more would cost Redis and tell nothing new
+FEW = 3  # values of ours: a column may hold another kind of content in one of them, without another form
 
 
 class Sight(Enum):
@@ -36,7 +38,7 @@ class Seen(NamedTuple):
     """What was seen at one key. Its words repeat no value."""
 
     sight: Sight
-    why: str = ""  # what is foreign in it
+    why: str = ""  # what is foreign in it, or in what form it is ours and would not be written now
     told: Mapping[str, str] = MappingProxyType({})
     """By field, if it tells anything: what is foreign in it; empty if it is alike."""
 
@@ -47,6 +49,7 @@ class Verdict:
     def __init__(self) -> None:
         self.says: Literal["nothing", "ours", "foreign"] = "nothing"
         self.why = ""
+        self.reformed = ""  # what of our own values would be written in another form now
         self.awaited = False  # readers wait for us: their application fills nothing
         self._until: float | None = None  # when it is given at the latest, whatever has been seen
         self._seen: dict[bytes, Seen] = {}
@@ -64,9 +67,10 @@ class Verdict:
         self._seen.update(values)
         over = self.wait(now) <= 0.0
         seen = self._seen.values()
-        own = sum(each.sight is Sight.OWN for each in seen)
+        ours = [each for each in seen if each.sight is Sight.OWN]
         theirs = [each for each in seen if each.sight in {Sight.LIKE, Sight.FOREIGN}]
-        if own > len(theirs) or (not theirs and over and writing):
+        if len(ours) > len(theirs) or (not theirs and over and writing):
+            self.reformed = _reformed(ours)
             self._give("ours")
         elif theirs and (over or len(theirs) >= ENOUGH):
             self.why = _most(theirs) or _most_that_tell(theirs)
@@ -75,6 +79,14 @@ class Verdict:
     def _give(self, says: Literal["ours", "foreign"]) -> None:
         self.says = says
         self._seen.clear()
+
+
+def _reformed(ours: Sequence[Seen]) -> str:
+    """What most of our own values have in common that are in another form. A form beside the floor is certain evidence."""
+    others = [each for each in ours if each.why]
+    if 2 * len(others) <= len(ours) or (len(others) < FEW and all(each.told for each in others)):
+        return ""
+    return f"{len(others)} of the first {len(ours)} values that cacheupdater wrote are in another form: {others[0].why}"
 
 
 def _most(theirs: Sequence[Seen]) -> str:

@@ -2,7 +2,8 @@
 
 Every partition asks `Judging` before it loads a unit, and before it writes one. For a namespace that is known to be ours this
 costs one look into a mapping. Before that, the first keys of each unit are read from Redis in one call. The unit is loaded
-only if there is something to compare; otherwise its budget is given back.
+only if there is something to compare; otherwise its budget is given back. If the first values are ours, and in another form
+than we would write now, this is a trouble for one ttl: by then each of them was replaced or has expired.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Found
 
 _STILL = "nothing is written until the configuration changes (check --connect shows them side by side)"
+_BOTH = "they are replaced one by one, so the application must be able to read both (check --connect shows them side by side)"
 _NAMED = 3  # differing fields that a line of the log names; people read it
 
 
@@ -34,15 +36,23 @@ class Judging:
     def __init__(self, namespaces: Iterable[Namespace], notices: Notices) -> None:
         self._open = {each: Verdict() for each in namespaces}
         self._notices = notices
+        self._reformed: dict[str, float] = {}  # namespaces whose values get another form, and until when
 
     def follow(self, before: Judging, unchanged: Iterable[Namespace]) -> None:
         """Takes over the verdicts on namespaces whose settings have not changed. The others are judged anew."""
+        self._reformed = before._reformed
         known = {each.name: verdict for each, verdict in before._open.items()}
         for namespace in unchanged:
             if namespace.name in known:
                 self._open[namespace] = known[namespace.name]
             else:
                 self._open.pop(namespace, None)
+
+    def tick(self, now: float) -> None:
+        """Called about once a second."""
+        for name in [name for name, until in self._reformed.items() if now >= until]:
+            del self._reformed[name]
+            self._notices.over("form_changed", name)
 
     def is_open(self, namespace: Namespace) -> bool:
         """Whether the namespace has no verdict yet, or was found to be the application's."""
@@ -108,9 +118,15 @@ class Judging:
             return self._refusal(namespace, verdict)
         if verdict.says == "ours":
             self._open.pop(namespace, None)
+            if verdict.reformed:
+                self._tell_reformed(namespace, verdict.reformed, now)
             return None
         wait = verdict.wait(now)
         return Answer(Result.UNDECIDED, wait=wait) if wait else None
+
+    def _tell_reformed(self, namespace: Namespace, what: str, now: float) -> None:
+        self._reformed[namespace.name] = now + namespace.ttl
+        self._notices.trouble("form_changed", namespace.name, f"{what}; {_BOTH}")
 
     def _refusal(self, namespace: Namespace, verdict: Verdict) -> Answer:
         self._notices.trouble("foreign", namespace.name, f"{verdict.why}; {_STILL}: {advice(verdict.why)}")
@@ -121,8 +137,19 @@ def seen_of(recipe: Recipe, found: Found, row: object | None) -> Seen:
     """Whose one value is, compared with the row that we would write. The text that it gives quotes no value."""
     wrote, value = found.wrote, found.value
     if wrote is not None and (kinds.reads(recipe.form, value) or kinds.reads(wrote, value)):
-        return Seen(Sight.OWN)
+        return _own(recipe, found, row)
     return likened(recipe, found, row)
+
+
+def _own(recipe: Recipe, found: Found, row: object | None) -> Seen:
+    """A value of ours, and how it differs from what we would write now, if it does."""
+    form, value = recipe.form, found.value
+    # an application may have filled its cache beside our floor: what reads in both forms is compared
+    certain = form == "string" or not kinds.reads(form, value)
+    if found.wrote != form and certain and found.wrote is not None and kinds.reads(found.wrote, value):
+        return Seen(Sight.OWN, unreadable(form, value))
+    told = {field: what for field, what in likened(recipe, found, row).told.items() if what}
+    return Seen(Sight.OWN, ", ".join(list(told.values())[:_NAMED]), told)
 
 
 def likened(recipe: Recipe, found: Found, row: object | None) -> Seen:

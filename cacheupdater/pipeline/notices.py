@@ -34,6 +34,9 @@ STANDING_MAX = 1_000  # troubles remembered at once; beyond it, the oldest is fo
 _FATES: Mapping[Event, str] = {"foreign": "left alone", "braked": "left alone", "dropped": "dropped"}
 """What becomes of the keys of a trouble, where the updater has not tried to refresh them, and failed."""
 
+_ANSWERS: frozenset[Event] = frozenset({"reload_refused"})
+"""Troubles that come of what somebody has just asked for, and who looks into the log for the answer: each time is an error."""
+
 
 @dataclass(slots=True)
 class Notice:
@@ -76,12 +79,14 @@ class Notices:
         notice = self._known.get((event, subject))
         if notice is None or self._rests(notice, now):
             notice = self._begin(event, subject, now)
-            self._say(logging.WARNING, notice, text, state="begins", error=error)
+            self._say(_level(event), notice, text, state="begins", error=error)
         else:
             notice.restless |= notice.ended is not None
             notice.ended, notice.unsaid = None, False
-            if now - notice.said >= REPEAT_S:
-                self._say(logging.WARNING, notice, f"{text} ({_lasts(notice, now)})", state="lasts")
+            if now - notice.said >= REPEAT_S or event in _ANSWERS:
+                first, end, rest = text.partition("\n")
+                said = f"{first} ({_lasts(notice, now)}){end}{rest}"
+                self._say(_level(event), notice, said, state="lasts")
         notice.times += 1
         notice.keys += keys
         notice.text = text
@@ -115,13 +120,13 @@ class Notices:
         return [each for each in self._known.values() if each.ended is None or each.restless]
 
     def plain(self) -> list[dict[str, object]]:
-        """The troubles that stand, for JSON."""
+        """The troubles that stand, for JSON. Of a text of several lines, the first: the log has the others."""
         now = self._clock()
         return [
             {
                 "event": each.event,
                 "subject": each.subject,
-                "text": each.text,
+                "text": each.text.partition("\n")[0],
                 "seconds": round(now - each.began, 1),
                 "times": each.times,
             }
@@ -167,6 +172,10 @@ class Notices:
             lasted = notice.said - notice.began if seconds is None else seconds
             fields |= {"seconds": round(lasted, 3), "times": notice.times, "keys": notice.keys}
         log.log(level, "%s: %s", about, text, exc_info=error and _without_text(error), extra=fields)
+
+
+def _level(event: Event) -> int:
+    return logging.ERROR if event in _ANSWERS else logging.WARNING
 
 
 def _without_text(error: BaseException) -> BaseException:

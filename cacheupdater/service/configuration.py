@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.config.spelled import digest, spelled
 from cacheupdater.errors import CacheUpdaterError, Unavailable
+from cacheupdater.service.difference import warnings
 from cacheupdater.service.reloading import NeedsRestart
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class ConfigurationPages:
         assert self._reloaded is not None
         try:
             async with asyncio.timeout(RELOAD_S):
-                return outcome(str(await self._reloaded()), taken=True)
+                changes = await self._reloaded()
+                return outcome("\n".join((str(changes), *warnings(changes.forms))), taken=True)
         except NeedsRestart as e:
             return outcome(str(e), taken=False, restart=e.settings)
         except Unavailable as e:

@@ -2,15 +2,18 @@
 
 `reloading` asks before it changes a running updater, and the command `reload --dry-run` shows the answer. Namespaces, sources
 and defaults change while the updater runs. The settings in `RESTART` are those of the doors and of the process itself: they
-need a restart. The functions are pure. They name settings and show no values, for a URL may hold a password.
+need a restart. Some settings say in what form values are written. After a change of theirs the updater replaces the values
+that it has written before, so an application that cannot read the new form breaks: `warnings` says so. The functions are
+pure. They name settings and show no values, for a URL may hold a password.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cacheupdater.config.models import NamespaceSection, SourceSection
     from cacheupdater.config.settings import Config
@@ -29,6 +32,13 @@ RESTART = {
 
 _SPENDING = ("budget", "db_time", "burst", "least_gain")
 
+_SPELLINGS = ("value.numbers", "value.times")
+_FORMS = ("value.encoding", *_SPELLINGS, "value.columns", "load.rows")
+_FRAMEWORK = ("kind", "serializer", "protocol")
+"""The settings of a namespace by which the same rows become other values."""
+
+WARNINGS_MAX = 20  # lines; a default may reach thousands of namespaces
+
 
 class Difference(NamedTuple):
     """Names such as `sources.shop` and `namespaces.product`."""
@@ -40,6 +50,8 @@ class Difference(NamedTuple):
     """Settings that need a restart."""
     spending: bool = False
     """Whether nothing else has changed than what sources may spend, so that no partition need change hands."""
+    forms: tuple[str, ...] = ()
+    """Of `changed`, the namespaces whose values are written in another form."""
 
     def __str__(self) -> str:
         parts = zip(("added", "changed", "removed"), (self.added, self.changed, self.removed), strict=True)
@@ -60,7 +72,52 @@ def difference(running: Config, read: Config) -> Difference:
     spending = not (added or removed) and all(
         name.startswith("sources.") and _only_spends(*_of(name, running, read)) for name in changed
     )
-    return Difference(tuple(added), tuple(changed), tuple(removed), tuple(restart), spending)
+    settings = (each for name in changed for each in _settings_of_form(name, running, read))
+    forms = reformed(settings, read.namespaces)
+    return Difference(tuple(added), tuple(changed), tuple(removed), tuple(restart), spending, forms)
+
+
+def reformed(changed: Iterable[str], namespaces: Mapping[str, NamespaceSection]) -> tuple[str, ...]:
+    """Of these changed settings, the namespaces whose values are written in another form. `namespaces` are those after it."""
+    found = dict[str, None]()
+    for setting in changed:
+        section, _, rest = setting.partition(".")
+        name, _, own = rest.partition(".")
+        if section == "namespaces" and own in _forms_of(namespaces[name]):
+            found[f"namespaces.{name}"] = None
+    return tuple(found)
+
+
+def warnings(forms: Sequence[str]) -> Iterator[str]:
+    """What follows for applications where values are written in another form."""
+    for name in forms[:WARNINGS_MAX]:
+        yield (
+            f"{name}: its values in Redis that cacheupdater wrote are replaced one by one in the new form,"
+            " so the application must be able to read both forms"
+        )
+    if len(forms) > WARNINGS_MAX:
+        yield f"the same holds for {len(forms) - WARNINGS_MAX} more namespaces"
+
+
+def _forms_of(namespace: NamespaceSection) -> frozenset[str]:
+    """The settings that say how this namespace's values are written. `raw` spells nothing, whatever `defaults` say."""
+    void = _SPELLINGS if namespace.encoding == "raw" else ()
+    return frozenset((*_FORMS, *(f"framework.{each}" for each in _FRAMEWORK))).difference(void)
+
+
+def _settings_of_form(name: str, running: Config, read: Config) -> Iterator[str]:
+    """The changed settings of this section that say how values are written."""
+    section, _, own = name.partition(".")
+    if section != "namespaces":
+        return
+    was, now = running.namespaces[own], read.namespaces[own]
+    for each in _FORMS:
+        of = attrgetter(each)
+        if of(was) != of(now):
+            yield f"{name}.{each}"
+    for each in _FRAMEWORK:
+        if getattr(was.framework, each, None) != getattr(now.framework, each, None):
+            yield f"{name}.framework.{each}"
 
 
 def _both(

@@ -1,7 +1,8 @@
 """The configuration changes while the updater runs: when it is read again, what is refused, and what is said of it.
 
 The service makes one `Reloading` and runs it beside the partitions. A SIGHUP and a change of the file ask for a reload. The
-file is validated whole, and a reload happens whole or not at all. What it changes is the service's business (`turnover`).
+file is validated whole, and a reload happens whole or not at all. What it changes is the service's business (`turnover`). A
+refusal is a trouble until the next reload that is accepted.
 
 The file is looked at once a second, and not watched by inotify: a ConfigMap changes by a symlink in another directory, an
 editor replaces the file, and both look the same from here. A change counts when two looks have found it alike, so that a
@@ -17,12 +18,13 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, Unavailable
-from cacheupdater.service.difference import Difference, difference
+from cacheupdater.service.difference import Difference, difference, warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cacheupdater.config.settings import Config
+    from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer
 
 log = logging.getLogger(__name__)
@@ -73,10 +75,11 @@ class Running(Protocol):
 class Reloading:
     """The reloads of one process."""
 
-    def __init__(self, reread: Reread | None, observer: Observer) -> None:
+    def __init__(self, reread: Reread | None, observer: Observer, notices: Notices) -> None:
         """Without `reread`, a reload changes nothing."""
         self._reread = reread
         self._observer = observer
+        self._notices = notices
         self._due = asyncio.Event()
         self._one = asyncio.Lock()  # reloads come one after the other
         self._next: asyncio.Future[Difference] | None = None  # of the next reload
@@ -128,10 +131,14 @@ class Reloading:
                 changes = await self._reload(running)
             except CacheUpdaterError as e:
                 self._observer.level("config_last_reload_successful", 0)
-                log.error("the configuration is not taken over, and everything stays as it was: %s", e)  # noqa: TRY400  the message is the news
+                text = f"the configuration is not taken over, and everything stays as it was: {e}"
+                self._notices.trouble("reload_refused", "", text)
                 raise
             self._succeeded()
+            self._notices.over("reload_refused", "")
             log.info("the configuration was read again: %s", changes)
+            for sentence in warnings(changes.forms):
+                log.warning("%s", sentence)
             return changes
 
     async def _reload(self, running: Running) -> Difference:

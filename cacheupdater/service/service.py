@@ -66,11 +66,11 @@ class Service:
             feeds=config.fed,
             declared=declared.BOTH if config.forwards else declared.DECLARED,
         )
-        self._reloading = Reloading(reread, self._observer)
+        self._notices = Notices(lambda: asyncio.get_running_loop().time())
+        self._reloading = Reloading(reread, self._observer, self._notices)
         self._cache_answers = False
         self._turnover: Turnover | None = None
         self._feeding: Feeding | None = None
-        self._notices = Notices(lambda: asyncio.get_running_loop().time())
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> int:
         """Runs until `stop` is set and everything is drained. Calls `ready` once, with the addresses that accept hints."""
@@ -200,8 +200,9 @@ class Service:
         while True:
             sources = {name: sources.get(name, clock()) for name in turnover.config.sources}
             await asyncio.sleep(WATCH_EVERY)
-            vitals = turnover.now.around.vitals
-            vitals.tick(clock(), sources=sources, clients=door.clients if door.open_now else None)
+            around = turnover.now.around
+            around.vitals.tick(clock(), sources=sources, clients=door.clients if door.open_now else None)
+            around.judging.tick(clock())
             self._notices.tick()
             standing = Counter[str](each.event for each in self._notices.standing())
             for event in EVENTS:

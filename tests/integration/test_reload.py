@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import time
 
 import pytest
+import redis
+from live.explained import because
 from live.shop import NAMESPACES, TABLES
 from live.updater_process import config, eventually
 
@@ -67,6 +70,12 @@ def hand(updater):
     return Hand(updater)
 
 
+def refusals(updater):
+    """The warnings of `/readyz` about a file that was refused."""
+    said = json.loads(updater.page("/readyz")[1])["warnings"]
+    return [each for each in said if each["event"] == "reload_refused"]
+
+
 def read_until(application, key, wanted):
     """Reads a key, as an application does that goes on, until its value has these fields."""
     eventually(lambda: json.loads(application.get(key) or "null") == wanted)
@@ -119,6 +128,9 @@ def test_a_file_with_a_mistake_changes_nothing_and_says_so(updater, hand, applic
     eventually(lambda: updater.metric("config_last_reload_successful") == 0)
 
     assert "namespaces.product.ttl" in updater.log
+    (standing,) = refusals(updater)
+    assert "namespaces.product.ttl" in standing["text"]
+    assert updater.log.count("the configuration is not taken over") == 1
     read_until(application, "product:1", PRODUCT)
     application.get("named:1")
     assert not plain.exists("named:1")
@@ -126,6 +138,7 @@ def test_a_file_with_a_mistake_changes_nothing_and_says_so(updater, hand, applic
     hand.said["namespaces"]["product"]["ttl"] = "30s"
     hand.write()
     eventually(lambda: updater.metric("config_last_reload_successful") == 1)
+    assert refusals(updater) == []
     read_until(application, "named:1", {"id": 1, "name": "product 1"})
 
 
@@ -166,6 +179,63 @@ def test_an_operator_sees_a_change_before_it_is_taken_and_has_it_taken(updater, 
     assert "log_keys: needs a restart" in capsys.readouterr().err
     assert main(["reload", "--dry-run", "-c", str(updater.file)]) == 3
     assert "restart  log_keys: hash -> full" in capsys.readouterr().out
+
+
+def test_each_worker_tells_of_a_refused_file_until_one_is_accepted(updaters, settings, tmp_path):
+    queue = {"url": f"sqlite:///{tmp_path}/hints.db?partitions=4"}
+    parent = updaters.start(settings | {"queue": queue}, arguments=("--workers", "2"))
+    hand = Hand(parent)
+    hand.said["namespaces"]["product"]["ttl"] = "soon"
+    hand.write()
+    eventually(lambda: {each["worker"] for each in refusals(parent)} == {0, 1})
+
+    hand.said["namespaces"]["product"]["ttl"] = "30s"
+    hand.write()
+    eventually(lambda: refusals(parent) == [])
+
+
+FORM = "its values in Redis that cacheupdater wrote are replaced one by one in the new form"
+CHANGED = "form_changed product: "
+
+
+def test_an_operator_and_everybody_else_hear_that_values_get_another_form(
+    application, updater, hand, plain, capsys, tmp_path
+):
+    """Otherwise the running application fails at the next refresh, and nothing says why."""
+    read_until(application, "product:1", PRODUCT)
+    hand.said["namespaces"]["product"]["value"]["encoding"] = "hash"
+    other = tmp_path / "other.yaml"
+    other.write_text(json.dumps(hand.said))
+    assert main(["reload", "--dry-run", "-c", str(other)]) == 0
+    assert f"warning  namespaces.product: {FORM}" in capsys.readouterr().out
+    assert not any(FORM in each for each in updater.messages)
+
+    hand.write()
+    eventually(lambda: any(FORM in each for each in updater.messages))
+    with contextlib.suppress(redis.ResponseError):  # the application reads a string, until it is replaced
+        application.get("product:1")
+    eventually(lambda: plain.type("product:1") == b"hash")
+    (standing,) = [each for each in updater.troubles if each.startswith(CHANGED)]
+    assert "they read as json, where hash would be written" in standing
+    assert ": form_changed: " in because(updater, "product:7")
+    eventually(lambda: updater.metric("troubles", event="form_changed") == 1)
+
+
+def test_a_restart_with_another_form_says_what_becomes_of_values_that_the_updater_wrote(
+    application, updater, hand, plain
+):
+    read_until(application, "product:1", PRODUCT)
+    updater.terminate()
+    updater.wait()
+    hand.said["namespaces"]["product"]["value"]["encoding"] = "msgpack"
+    hand.said["namespaces"]["product"]["ttl"] = "2s"  # of the new values
+    hand.write()
+    updater.start()
+    application.get("product:1")
+    eventually(lambda: not (plain.get("product:1") or b"").startswith(b"{"))
+    (said,) = eventually(lambda: [each for each in updater.messages if each.startswith(CHANGED)])
+    assert "they read as json, where msgpack would be written" in said
+    eventually(lambda: f"{CHANGED}over after" in updater.log)
 
 
 @pytest.mark.prove

@@ -95,7 +95,7 @@ async def reloads_under_load(shop):
         door = door_for(config, observer=observer, notices=notices)
         first = Generation.first(config, stack, door.queue, observer=observer, notices=notices)
         shop.turnover = Turnover(first, door, stack=stack, observer=observer)
-        reloading = Reloading(Reread(shop.read), observer)
+        reloading = Reloading(Reread(shop.read), observer, notices)
 
         async def change():
             while True:

@@ -19,6 +19,10 @@ admin: {listen: "127.0.0.1:9464"}
 sources: {main: {budget: 500/s}}
 namespaces: {banner: {key: "banner:{slot}", load: {source: main, python: "shop:banners"}}}
 """
+REPLACED = (
+    "its values in Redis that cacheupdater wrote are replaced one by one in the new form,"
+    " so the application must be able to read both forms"
+)
 
 
 class Updater:
@@ -87,6 +91,21 @@ def test_live_changes_are_listed_with_both_values(updater, run):
     )
 
 
+def test_who_would_read_values_in_another_form_is_warned(updater, run):
+    """The updater replaces its own values, and an application that cannot read the new form breaks."""
+    change = {"old": '"shop:banners"}', "new": '"shop:banners"}, value: {encoding: hash}'}
+    code, out, _ = run("--dry-run", **change)
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "changed  namespaces.banner.value.encoding: json -> hash",
+            f"warning  namespaces.banner: {REPLACED}",
+            "All of this changes while the updater runs.",
+        ],
+    )
+    assert json.loads(run("--dry-run", "-o", "json", **change)[1])["forms"] == ["namespaces.banner"]
+
+
 def test_a_changed_password_is_found_and_not_shown_and_needs_a_restart(updater, run):
     code, out, err = run("--dry-run", old="secret", new="sesame")
     assert code == 3
@@ -101,7 +120,7 @@ def test_a_long_text_is_cut_in_a_line_and_whole_in_json(updater, run):
     code, out, _ = run("--dry-run", "-o", "json", old='"banner:', new=f'"{key}')
     assert code == 0
     changed = [{"setting": "namespaces.banner.key", "was": "banner:{slot}", "now": f"{key}{{slot}}"}]
-    assert json.loads(out) == {"added": [], "changed": changed, "removed": [], "restart": []}
+    assert json.loads(out) == {"added": [], "changed": changed, "removed": [], "restart": [], "forms": []}
 
 
 def test_a_file_with_a_mistake_ends_with_78_and_asks_nobody(updater, run):

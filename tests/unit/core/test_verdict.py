@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheupdater.core.verdict import ENOUGH, PATIENCE, Seen, Sight, Verdict
+from cacheupdater.core.verdict import ENOUGH, FEW, PATIENCE, Seen, Sight, Verdict
 
 OWN, LIKE, FOREIGN = Seen(Sight.OWN), Seen(Sight.LIKE), Seen(Sight.FOREIGN, "they do not read as json")
 
@@ -104,3 +104,30 @@ def test_field_that_few_values_have_is_judged_by_those_few(values, says):
     assert verdict.says == says
     if says == "foreign":
         assert verdict.why == "2 of the first 2 values with this field are not ours: discount would be text"
+
+
+OLD = Seen(Sight.OWN, "they read as json, where msgpack would be written")
+SPELLED = Seen(Sight.OWN, "at is a time", {"at": "at is a time"})
+
+
+@pytest.mark.parametrize(
+    ("sights", "reformed"),
+    [
+        ([OLD], "1 of the first 1 values that cacheupdater wrote are in another form: they read as json"),
+        ([OLD, OLD, OWN], "2 of the first 3 values"),
+        ([OLD, OWN], ""),
+        ([SPELLED] * (FEW - 1), ""),  # a column may hold this or that
+        (
+            [SPELLED] * FEW,
+            f"{FEW} of the first {FEW} values that cacheupdater wrote are in another form: at is",
+        ),
+        ([SPELLED] * FEW + [OWN] * FEW, ""),
+        ([OWN] * FEW, ""),
+    ],
+)
+def test_values_of_ours_tell_whether_they_are_in_an_earlier_form(sights, reformed):
+    verdict = Verdict()
+    verdict.saw(seen(*sights), 0.0)
+    assert verdict.says == "ours"
+    assert verdict.reformed.startswith(reformed)
+    assert bool(verdict.reformed) == bool(reformed)

@@ -13,7 +13,11 @@ from stories.shell import Shell, in_virtual_time, namespace
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
+from cacheupdater.core.verdict import Seen, Sight
 from cacheupdater.errors import Faulty
+from cacheupdater.pipeline.judging import seen_of
+from cacheupdater.pipeline.recipe import Recipe
+from cacheupdater.ports import Found
 from cacheupdater_client.protocol.fence import ABSENT_FORM, is_of_load
 
 KEYS = [b"p:%d" % n for n in range(30)]
@@ -250,3 +254,79 @@ async def test_few_empty_lists_that_would_become_null_are_enough():
     [standing] = shell.notices.standing()
     assert "lines is a list and would become NULL where it is empty" in standing.text
     assert "`coalesce`" in standing.text
+
+
+def committed(shell, text, form):
+    for key in KEYS:
+        shell.redis.commit(shell.redis.token(), [(key, text, 60_000)], form=form)
+
+
+EARLIER = {
+    "another encoding": (
+        b"\x82\xa2id\x01\xa5price\xa41.50",
+        "msgpack",
+        "they read as msgpack, where json would",
+    ),
+    "other numbers": (b'{"id":1,"price":1.5}', "json", "price is a number and would become text"),
+}
+
+
+@in_virtual_time
+@pytest.mark.parametrize("case", EARLIER)
+async def test_after_a_restart_with_another_form_our_own_values_are_told_for_one_ttl(case, caplog):
+    """Their application may be unable to read what replaces them. Nobody else would tell."""
+    value, form, why = EARLIER[case]
+    shell = shop()
+    committed(shell, value, form)
+    await asyncio.sleep(1.0)
+    async with shell.partition() as partition:
+        judging, ttl = partition._around.judging, next(iter(partition._around.recipes)).ttl
+        for _ in range(3):
+            shell.queue.touch(*KEYS)
+            await asyncio.sleep(1.0)
+        assert shell.redis.get(KEYS[0]) == b'{"id":0,"price":"8.90"}'
+        judging.tick(asyncio.get_running_loop().time())
+        [standing] = shell.notices.standing()
+        assert (standing.event, standing.subject) == ("form_changed", "p")
+        assert why in standing.text
+        await asyncio.sleep(ttl)
+        around = partition._around  # the end comes after a reload too
+        around.under(around.recipes, {"p"}).judging.tick(asyncio.get_running_loop().time())
+        assert shell.notices.standing() == []
+    said = [each.message for each in caplog.records if each.event == "form_changed"]
+    assert len(said) == 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        pytest.param(b'{"id":1,"price":"1.50"}', "json", id="the_same_form"),
+        # beside the floor of an earlier form, the application has filled its cache in the present one
+        pytest.param(b'{"id":1,"price":"1.50"}', "string", id="a_value_that_reads_in_both"),
+        pytest.param(b'{"id":1,"price":"1.50"}', "hash", id="a_value_that_reads_in_the_present_one_alone"),
+    ],
+)
+async def test_our_own_values_in_the_present_form_are_no_news(value, form):
+    shell = shop()
+    committed(shell, value, form)
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        shell.queue.touch(*KEYS)
+        await asyncio.sleep(1.0)
+        assert shell.redis.get(KEYS[0]) == b'{"id":0,"price":"8.90"}'
+    assert shell.notices.standing() == []
+
+
+@pytest.mark.parametrize(
+    ("wrote", "value", "why"),
+    [
+        ("json", b'{"id":1}', "they read as json, where string would be written"),
+        ("hash", b"a text", ""),  # somebody has written it since
+        ("string", b"a text", ""),
+    ],
+)
+def test_any_text_reads_as_a_string_so_the_floor_says_in_what_form_we_wrote_it(wrote, value, why):
+    recipe = Recipe(loader=None, writer=None, encode=str.encode, ttl=60.0, form="string")
+    found = Found(here=True, age=1.0, wrote=wrote, value=value)
+    assert seen_of(recipe, found, "another text") == Seen(Sight.OWN, why, {})

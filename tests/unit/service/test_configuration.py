@@ -56,6 +56,15 @@ async def test_a_comparison_without_salt_or_of_too_many_settings_is_refused(page
     [
         (Difference(added=("sources.b",)), {"taken": True, "said": "added: sources.b", "restart": []}),
         (
+            Difference(changed=("namespaces.a",), forms=("namespaces.a",)),
+            {
+                "taken": True,
+                "said": "changed: namespaces.a\nnamespaces.a: its values in Redis that cacheupdater wrote are replaced"
+                " one by one in the new form, so the application must be able to read both forms",
+                "restart": [],
+            },
+        ),
+        (
             NeedsRestart(("cache", "state")),
             {"taken": False, "said": "cache, state: needs a restart", "restart": ["cache", "state"]},
         ),

@@ -6,7 +6,7 @@ import pytest
 
 from cacheupdater.config import load_config
 from cacheupdater.config.spelled import spelled
-from cacheupdater.service.difference import difference
+from cacheupdater.service.difference import WARNINGS_MAX, difference, reformed, warnings
 from cacheupdater.service.preview import Change, preview, section_of, uncertain
 
 WAS = """\
@@ -20,14 +20,20 @@ namespaces:
 
 
 @pytest.fixture
-def both(tmp_path):
-    """The running configuration, and the one in which these words have become others."""
+def load(tmp_path):
+    """Reads the text of a file."""
 
     def load(text):
         file = tmp_path / "shop.yaml"
         file.write_text(text)
         return load_config(file, {})
 
+    return load
+
+
+@pytest.fixture
+def both(load):
+    """The running configuration, and the one in which these words have become others."""
     return lambda old, new: (load(WAS), load(WAS.replace(old, new)))
 
 
@@ -94,3 +100,65 @@ def test_another_kind_of_feed_is_shown_though_both_have_no_settings_of_their_own
     change = Change("sources.shop.changes", "notify", "replication")
     assert seen(was, now) == ((), (change,), (), ())
     assert difference(was, now).changed == ("sources.shop",)
+
+
+STATEMENT = """\
+version: 1
+cache: {url: "redis://127.0.0.1:1/0"}
+sources: {shop: {budget: 50/s, url: "sqlite+aiosqlite:////tmp/shop.db"}}
+defaults: {ttl: 60s}
+namespaces:
+  item:
+    key: "item:{id:int}"
+    load: {source: shop, rows: one, sql: "SELECT id, name FROM items WHERE id IN :id"}
+"""
+AIOCACHE = "framework: {kind: aiocache}"
+PICKLED = "framework: {kind: aiocache, serializer: pickle}"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "forms"),
+    [
+        ("value: {encoding: json}", "value: {encoding: msgpack}", True),
+        ("value: {times: str}", "", True),
+        ("", "value: {numbers: plain}", True),
+        ("", "value: {columns: [id, name]}", True),
+        ("", AIOCACHE, True),
+        (AIOCACHE, PICKLED, True),
+        (PICKLED, "framework: {kind: aiocache, serializer: pickle, protocol: 5}", True),
+        ("ttl: 60s", "ttl: 90s", False),
+        ("value: {encoding: msgpack}", "value: {encoding: msgpack, foreign: replace}", False),
+    ],
+)
+def test_who_reads_values_whose_form_changes_is_warned_before_the_reload_and_at_it(load, was, now, forms):
+    warned(load(STATEMENT + f"    {was}\n"), load(STATEMENT + f"    {now}\n"), forms=forms)
+
+
+@pytest.mark.parametrize(
+    ("own", "forms"),
+    [("", True), ("value: {encoding: raw, columns: [name]}", False)],
+    ids=["json", "raw"],
+)
+def test_a_changed_default_is_no_other_form_where_it_means_nothing(load, own, forms):
+    own = STATEMENT + f"    {own}\n"
+    warned(load(own), load(own.replace("ttl: 60s", "ttl: 60s, value: {times: str}")), forms=forms)
+
+
+def test_rows_that_become_a_list_are_another_form(load):
+    warned(load(STATEMENT), load(STATEMENT.replace("rows: one", "rows: many")), forms=True)
+
+
+def warned(running, read, *, forms):
+    found = seen(running, read)
+    assert found.changed
+    wanted = ("namespaces.item",) if forms else ()
+    assert reformed((each.setting for each in found.changed), read.namespaces) == wanted
+    assert difference(running, read).forms == wanted
+
+
+def test_a_default_that_reaches_thousands_of_namespaces_makes_few_lines():
+    few, many = (tuple(f"namespaces.n{n}" for n in range(count)) for count in (WARNINGS_MAX, 3_000))
+    assert len(list(warnings(few))) == WARNINGS_MAX
+    *_, last = said = list(warnings(many))
+    assert len(said) == WARNINGS_MAX + 1
+    assert last == f"the same holds for {3_000 - WARNINGS_MAX} more namespaces"
