@@ -360,7 +360,9 @@ async def test_among_many_keys_those_of_another_type_are_loaded(caches, shop, pl
     plain.set("product:8", b'{"name":"ball","price":1}')
     product = caches.values(shop.products, **settings)
     old = {"name": "ball", "price": 1}
-    assert await product.get_many([7, 8, 9]) == {7: BOOK, 8: old}
+    found = await product.get_many([7, 8, 9])
+    # a value of unknown age is loaded anew meanwhile where its age counts, and a reader may see that load's end
+    assert found in [{7: BOOK, 8: old}, *([{7: BOOK, 8: BALL}] if settings else [])]
     assert await product.get_many([7]) == {7: BOOK}
     assert plain.type("product:7") in (b"hash", b"list")
 
