@@ -18,6 +18,10 @@ import cacheupdater_client
 from cacheupdater_client import Redis
 from cacheupdater_client.asyncio import Redis as AsyncRedis
 
+LATE_S = (
+    0.1  # a call is noted by its thread: the first had been 15 ms late where other tests needed the machine
+)
+
 
 @pytest.fixture
 def shop(database):
@@ -46,7 +50,7 @@ def test_a_quota_bounds_the_rows_that_reach_the_database(
 
     ran = [(float(at), int(keys)) for at, keys in map(str.split, calls.read_text().splitlines())]
     total, took = sum(keys for _, keys in ran), ran[-1][0] - ran[0][0]
-    assert total <= rate * took + burst + 1
+    assert total <= rate * (took + LATE_S) + burst + 1
     assert total >= 0.7 * rate * took
 
 
