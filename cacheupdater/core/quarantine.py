@@ -2,7 +2,8 @@
 
 A key is at fault itself if its namespace loads others. If no load of the namespace succeeds, the statement or the loader may be
 at fault, and then each key that is read ends up here. So one of these keys is tried every few seconds, if somebody asks for it.
-As soon as a load of the namespace has succeeded, the next hint of each tries again.
+As soon as a load of the namespace has succeeded, the next hint of each tries again. A key that leaves early has one attempt: if
+it fails while others are loaded, it is at fault itself.
 
 `retry` holds the list, and `outcomes` puts keys into it. The list is bounded, and a person can read it. It lives as long as its
 engine.
@@ -36,7 +37,9 @@ class Quarantine:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._tried: dict[Namespace, tuple[float, bytes]] = {}  # when a key was tried last, and which
+        self._tried: dict[Namespace, float] = {}  # when a key was let go last, though no load succeeds
+        self.early: set[bytes] = set()
+        """Keys that have left before their time, and have neither failed nor succeeded since."""
         self.keys: OrderedDict[bytes, Quarantined] = OrderedDict()
 
     def __len__(self) -> int:
@@ -47,6 +50,7 @@ class Quarantine:
         refused = namespace if namespace and namespace.source.outage.refuses(namespace) else None
         self.keys[key] = Quarantined(error, now, now + self._limits.quarantine_for, refused)
         self.keys.move_to_end(key)
+        self.early.discard(key)
         while len(self.keys) > self._limits.quarantined:
             self.keys.popitem(last=False)
 
@@ -59,25 +63,19 @@ class Quarantine:
         record = self.keys.get(key)
         if record is None:
             return False
-        if now < record.until and (record.refused is None or self._waits(key, record.refused, now)):
-            return True
+        if now < record.until:
+            if record.refused is None or self._waits(record.refused, now):
+                return True
+            self.early.add(key)
         del self.keys[key]
         return False
 
-    def _waits(self, key: bytes, namespace: Namespace, now: float) -> bool:
-        """Whether the key waits for a load of its namespace to succeed, and is not the next that is tried."""
+    def _waits(self, namespace: Namespace, now: float) -> bool:
+        """Whether no load of this namespace succeeds yet, and it is too early for the next try."""
         if not namespace.source.outage.refuses(namespace):
             self._tried.pop(namespace, None)
             return False
-        last, _ = self._tried.get(namespace, (-inf, b""))
-        if now < last + self._limits.backoff_max:
+        if now < self._tried.get(namespace, -inf) + self._limits.backoff_max:
             return True
-        self._tried[namespace] = now, key
+        self._tried[namespace] = now
         return False
-
-    def is_tried(self, key: bytes) -> bool:
-        """Whether this key is tried for its namespace: one failure puts it back."""
-        return any(
-            key == tried and namespace.source.outage.refuses(namespace)
-            for namespace, (_, tried) in self._tried.items()
-        )

@@ -44,7 +44,7 @@ class Troubles:
         trouble = self._troubles.setdefault(key, Trouble())
         trouble.tries += 1
         trouble.faults += own
-        return trouble.faults >= self._limits.max_attempts or (own and self.quarantine.is_tried(key))
+        return trouble.faults >= self._limits.max_attempts or (own and key in self.quarantine.early)
 
     def is_slow(self, key: bytes) -> bool:
         """Whether the key, and not its source, is known to be slow: since its last success, it has failed by itself, and it has timed
@@ -74,6 +74,8 @@ class Troubles:
     def over(self, keys: Collection[bytes]) -> None:
         """These keys succeeded, or were given up."""
         troubles = self._troubles
+        if self.quarantine.early:
+            self.quarantine.early.difference_update(keys)
         if troubles and not troubles.keys().isdisjoint(keys):
             for key in keys:
                 troubles.pop(key, None)

@@ -102,3 +102,17 @@ def test_a_key_that_was_tried_for_its_namespace_has_all_its_attempts_again_once_
 
     quarantined = reading.story.engine.quarantine.keys[A].since
     assert len([at for at in reading.refused if at <= quarantined]) >= 5
+
+
+def test_a_key_whose_failures_lie_between_two_loads_of_others_has_one_more_attempt_and_is_then_left_alone():
+    """Another load excuses it for no five attempts more: there were 80 a minute."""
+    reading = Reading(lambda keys, _at: keys != [B], [A])
+    for second in range(1, 61):
+        reading.until(second)
+        if second % 5 == 0:
+            reading.story.miss(B, at=reading.now)
+
+    assert (
+        len(reading.refused) <= 5 + 2 + 1
+    )  # a try each two seconds before the first of these loads, and one after it
+    assert list(reading.story.engine.quarantine.keys) == [A]
