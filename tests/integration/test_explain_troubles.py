@@ -15,12 +15,16 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
+from brokers import batches
 from hints.peer import HintPeer
-from live.explained import because, command, explained
+from live.explained import WITHIN_S, because, command, explained, tells, told
 from live.updater_process import Updaters, config, eventually
+from redis.crc import key_slot
 
+from cacheupdater.local.kafka_topics import done
 from cacheupdater.local.ports import free_port
 from cacheupdater.local.redis_server import RedisServer
+from cacheupdater_client import Redis
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, encode_pack
 
 AHEAD_MS = 600_000
@@ -29,9 +33,9 @@ SPARSE = [b"sparse:%d" % number for number in range(100, 400)]
 STRANGERS = [b"note:nobody-%d" % number for number in range(150)]
 NOTES = [f"note:{number}" for number in range(40)]
 ELSEWHERE = [b"note:%d" % number for number in range(150)]
-WITHIN_S = 60.0  # two cold starts on a busy machine
 SESSION_S = 30.0  # the tests wait for no end of a session; without partitions, nothing is read
 PARTITIONS = 24  # members get them by lot: of two, one gets none once in eight million times
+BLOCK, BLOCKS = 1024 * 1024, 100  # bytes; too many for one batch, however well they are packed
 ALONE_S = 30.0 + WITHIN_S  # so long a silence is no trouble
 
 
@@ -61,19 +65,6 @@ def settings(redis_url, namespaces, sources=CODE):
     """No namespace waits to see whose values Redis has."""
     said = config(redis_url, sources, namespaces)
     return said | {"defaults": said["defaults"] | {"value": {"foreign": "replace"}}}
-
-
-def tells(updater, key, event):
-    """Whether all three places tell of this trouble."""
-    return (
-        f": {event}: " in because(updater, key)
-        and any(line.startswith(event) for line in updater.messages)
-        and updater.metric("troubles", event=event) >= 1
-    )
-
-
-def told(updater, key, event, within=WITHIN_S):
-    eventually(lambda: tells(updater, key, event), within, every=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +211,21 @@ def test_an_updater_that_does_not_own_the_key_names_the_one_that_does(both):
     eventually(lambda: names(*both) and names(*reversed(both)))
 
 
+def test_a_queue_that_takes_no_commit(both, server, streams):
+    """The Redis user of the updaters lacks a command that a commit needs, and a miss does not."""
+    key = min(owned(both[0]))
+    with redis.Redis.from_url(server.url) as plain, redis.Redis.from_url(streams.url) as admin:
+        plain.delete(key)
+        admin.execute_command("ACL", "SETUSER", "default", "-xtrim")
+        emit = f"{streams.url}?stream=hints&partitions={PARTITIONS}"
+        with Redis.from_url(server.url, emit=emit) as client:
+            assert client.get(key) is None
+            told(both[0], key, "commit_failed")
+        assert plain.get(key) is not None, "the key was loaded all the same"
+        admin.execute_command("ACL", "SETUSER", "default", "+xtrim")
+        eventually(lambda: ": commit_failed: " not in because(both[0], key))
+
+
 def test_a_queue_that_goes_away_and_comes_back_empty(both, streams):
     streams.kill()
     eventually(
@@ -242,6 +248,37 @@ def test_a_worker_that_ends_again_and_again(updaters, server, tmp_path):
         return tells(parent, "note:7", "worker_down")
 
     eventually(without_one, within=WITHIN_S)
+
+
+@pytest.mark.prove
+def test_a_batch_of_the_topic_that_is_too_large(updaters, server, kafka, new_topic, needs_apache):
+    topic = new_topic(partitions=1)
+    url = f"kafka://{kafka.bootstrap}/{topic}?group={topic}&session_timeout=6s"
+    updater = updaters.start(settings(server.url, NOTE) | {"queue": {"url": url}, "listen": None})
+    blocks = [batches.record(number, bytes(BLOCK)) for number in range(BLOCKS)]
+    done(batches.produce(kafka.bootstrap, topic, [batches.of(blocks, "gzip")]))
+    told(updater, "note:7", "batch_skipped")
+
+
+# --- a Redis of many nodes ------------------------------------------------------------------------------
+
+
+@pytest.mark.prove
+def test_a_slot_that_stays_half_moved(updaters, redis_cluster):
+    """The node with the value has no floor of the key, and answers TRYAGAIN."""
+    key = "note:7"
+    source = redis_cluster.owner(key)
+    other = next(node for node in redis_cluster.primaries() if node is not source)
+    redis_cluster.tell(source, "SET", key, "old")
+    move = redis_cluster.migration(key_slot(key.encode()), other)
+    move.begin()
+    updater = updaters.start(settings(redis_cluster.url, NOTE))
+    with HintPeer(updater.socket) as peer:
+        peer.hint(CHANGE, key.encode())
+        told(updater, key, "write_delayed")
+        move.undo()
+        eventually(lambda: redis_cluster.tell(source, "GET", key) != b"old")
+    eventually(lambda: ": write_delayed: " not in because(updater, key))
 
 
 # --- nobody sends hints ---------------------------------------------------------------------------------

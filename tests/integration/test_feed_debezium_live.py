@@ -19,6 +19,7 @@ from aiokafka import AIOKafkaProducer
 from feeds.debezium_events import event, key
 from feeds.recorded import CONNECTORS, FORMS, recording, table_topic
 from live.database import Database
+from live.explained import WITHIN_S, because, told
 from live.updater_process import eventually
 
 from cacheupdater.adapters.feed_debezium import DebeziumFeed, DebeziumSettings
@@ -167,9 +168,9 @@ def test_recorded_topics_leave_no_stale_value_at_rest_and_touch_no_other(shop, f
     updater = updaters.make(shop.settings()).start()
     eventually(lambda: reads(updater))
     shop.fill(updater.emit)
-    told = [each for each in recording(shop.connector, form, shop.prefix) if each.topic in shop.topics]
-    changes = [each for each in told if each.key is not None]  # a truncate has no key
-    truncates = [each for each in told if each.key is None]
+    records = [each for each in recording(shop.connector, form, shop.prefix) if each.topic in shop.topics]
+    changes = [each for each in records if each.key is not None]  # a truncate has no key
+    truncates = [each for each in records if each.key is None]
     shop.run("DELETE FROM items WHERE id = 2", "DELETE FROM stock WHERE item_id = 1",
              "UPDATE items SET shelf = 7", "UPDATE stock SET pieces = 7")  # fmt: skip
     before = shop.stale()
@@ -183,7 +184,7 @@ def test_recorded_topics_leave_no_stale_value_at_rest_and_touch_no_other(shop, f
     shop.run("TRUNCATE items")
     shop.send(*truncates)
     eventually(lambda: not any(name.startswith("item:") for name in shop.values()))
-    assert any("feed_swept item" in each for each in updater.troubles)
+    told(updater, "item:1", "feed_swept")
     updater.terminate()
     assert updater.wait() == 0
 
@@ -211,8 +212,20 @@ def test_malformed_and_foreign_records_are_counted_and_passed_over_and_the_log_q
     eventually(lambda: updater.metric("feed_skipped_total", source="shop", reason="malformed") == 1.0)
     eventually(lambda: updater.metric("feed_skipped_total", source="shop", reason="foreign") == 1.0)
     assert any(f"in {items}, partition" in each for each in updater.messages)
-    assert SECRET not in updater.log
     assert reads(updater)
+    shop.send((items, key(1), f"\1{SECRET}".encode()))
+    told(updater, "item:1", "feed_skipped")
+    assert SECRET not in updater.log
+
+
+@pytest.mark.prove
+def test_a_table_without_a_topic_is_told_until_there_is_one(shop, updaters):
+    topic = shop.topics[1]
+    kafka_topics.done(kafka_topics.delete(shop.bootstrap, topic))
+    updater = updaters.make(shop.settings()).start()
+    told(updater, "stock:1:north", "feed_lacks")
+    kafka_topics.done(kafka_topics.create(shop.bootstrap, topic, partitions=3))
+    eventually(lambda: ": feed_lacks: " not in because(updater, "stock:1:north"), within=WITHIN_S)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What `cacheupdater explain KEY` says of a running updater, and other commands beside it.
 
 Tests give the `Updater` that they have started. Each command runs in this process: an interpreter's start for each question
-would take most of the time.
+would take most of the time. `told` waits until a trouble is told in all three places where people look.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ import io
 import json
 from contextlib import redirect_stderr, redirect_stdout
 
+from live.updater_process import eventually
+
 from cacheupdater.cli import main
+
+WITHIN_S = 60.0  # two cold starts on a busy machine
 
 
 def command(updater, *arguments):
@@ -31,3 +35,16 @@ def explained(updater, key, *arguments):
 def because(updater, key, *arguments):
     """The reasons, in one line."""
     return " ".join(explained(updater, key, *arguments)["because"])
+
+
+def tells(updater, key, event):
+    """Whether `explain`, the log and the gauge `troubles` all tell of this trouble."""
+    return (
+        f": {event}: " in because(updater, key)
+        and any(line.startswith(event) for line in updater.messages)
+        and updater.metric("troubles", event=event) >= 1
+    )
+
+
+def told(updater, key, event, within=WITHIN_S):
+    eventually(lambda: tells(updater, key, event), within, every=0.05)
