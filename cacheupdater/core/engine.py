@@ -244,7 +244,7 @@ class Engine:
         """The unit's writes were answered, in the order of its keys; `absent` are those that had no row."""
         self._advance(now)
         unit.namespace.source.answered(unit, now)
-        unit.namespace.source.outage.loaded(unit.namespace)
+        unit.namespace.source.outage.loaded(unit.namespace, unit.began)
         unit.receipt.end(now, seconds=load.seconds, rows=len(answers), answered=True)
         if unit.phase is not Phase.RUNNING:
             self.tally.add("refreshes", len(answers), unit.namespace.name, reason="late")
@@ -278,7 +278,7 @@ class Engine:
             source.outage.failed(unit.namespace, own=failure.own)
             self._prolonging.failed(unit.namespace, unit.keys, now)
         elif load.stage == "write":
-            source.outage.loaded(unit.namespace)
+            source.outage.loaded(unit.namespace, unit.began)
         unit.receipt.end(now, seconds=load.seconds, asked=load.asked, rows=len(unit.captures))
         if unit.phase is Phase.RUNNING:
             self.tally.add("refreshes", len(unit.keys), unit.namespace.name, reason="error")

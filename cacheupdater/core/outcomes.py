@@ -204,7 +204,7 @@ class Outcomes:
         """Nobody is at fault: these keys are due again together, later."""
         if keys:
             for key in keys:
-                self.troubles.failed(key, own=False)
+                self.troubles.failed(key, now, own=False)
             delayed = demand._replace(not_before=now + self.troubles.delay(keys[0]))
             self._dedup.again(unit, keys, delayed, now)
 
@@ -247,12 +247,15 @@ class Outcomes:
 
     def _retry(self, unit: Unit, key: bytes, demand: Demand, *, failure: Failure, now: float) -> None:
         """One key failed: it is tried again later, or never, if it was at fault itself too often."""
-        if not self.troubles.failed(key, own=failure.own):
+        if not self.troubles.failed(key, now, own=failure.own):
             self._dedup.again(unit, [key], demand._replace(not_before=now + self.troubles.delay(key)), now)
             return
         tail = self._dedup.give_up(unit, key)
+        failing = self.troubles.failing(key)
         self.troubles.over([key])
-        self.troubles.quarantine.put(key, failure.error, now, namespace=unit.namespace)
+        # Only a load that was refused may be the fault of others. Each try of a slow key takes a connection for a whole deadline.
+        namespace = unit.namespace if failure.at_source and not failure.slow else None
+        self.troubles.quarantine.put(key, failure.error, now, namespace=namespace, failing=failing)
         self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
         if tail is not None:
             tail.open_pack.release(1)

@@ -1,9 +1,9 @@
 """Keys that fail by themselves: nothing loads them for a while.
 
-A key is at fault itself if its namespace loads others. If no load of the namespace succeeds, the statement or the loader may be
-at fault, and then each key that is read ends up here. So one of these keys is tried every few seconds, if somebody asks for it.
-As soon as a load of the namespace has succeeded, the next hint of each tries again. A key that leaves early has one attempt: if
-it fails while others are loaded, it is at fault itself.
+A key is at fault itself if others of its namespace were loaded since it failed first. Otherwise the statement or the loader may
+be at fault, and then each key that is read ends up here. So one of these keys is tried every few seconds, if somebody asks for
+it. As soon as a load of the namespace has succeeded, the next hint of each tries again. A key that leaves early has one attempt,
+and what it failed before counts: if it fails again after others were loaded, it is at fault itself.
 
 `retry` holds the list, and `outcomes` puts keys into it. The list is bounded, and a person can read it. It lives as long as its
 engine.
@@ -28,8 +28,9 @@ class Quarantined:
     error: str
     since: float
     until: float
+    failing: float = -inf  # since when it has failed
     refused: Namespace | None = None
-    """Its namespace, if no load of that succeeded while the key failed: nobody knows whether the key is at fault."""
+    """Its namespace, if no load of that has succeeded since: nobody knows whether the key is at fault."""
 
 
 class Quarantine:
@@ -38,19 +39,23 @@ class Quarantine:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._tried: dict[Namespace, float] = {}  # when a key was let go last, though no load succeeds
-        self.early: set[bytes] = set()
-        """Keys that have left before their time, and have neither failed nor succeeded since."""
+        self.early: dict[bytes, float] = {}
+        """Keys that have left before their time and have neither failed nor succeeded since, and since when each has failed."""
         self.keys: OrderedDict[bytes, Quarantined] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def put(self, key: bytes, error: str, now: float, *, namespace: Namespace | None = None) -> None:
-        """The list is bounded: its oldest key is let go, and so may be tried again."""
-        refused = namespace if namespace and namespace.source.outage.refuses(namespace) else None
-        self.keys[key] = Quarantined(error, now, now + self._limits.quarantine_for, refused)
+    def put(
+        self, key: bytes, error: str, now: float, *, namespace: Namespace | None = None, failing: float = -inf
+    ) -> None:
+        """A key has used up its attempts. It is of this namespace, and has failed since `failing`. The list is bounded: its oldest
+        key is let go, and so may be tried again."""
+        innocent = namespace is not None and not namespace.source.outage.has_loaded(namespace, failing)
+        until = now + self._limits.quarantine_for
+        self.keys[key] = Quarantined(error, now, until, failing, namespace if innocent else None)
         self.keys.move_to_end(key)
-        self.early.discard(key)
+        self.early.pop(key, None)
         while len(self.keys) > self._limits.quarantined:
             self.keys.popitem(last=False)
 
@@ -64,15 +69,15 @@ class Quarantine:
         if record is None:
             return False
         if now < record.until:
-            if record.refused is None or self._waits(record.refused, now):
+            if record.refused is None or self._waits(record.refused, record.failing, now):
                 return True
-            self.early.add(key)
+            self.early[key] = record.failing
         del self.keys[key]
         return False
 
-    def _waits(self, namespace: Namespace, now: float) -> bool:
-        """Whether no load of this namespace succeeds yet, and it is too early for the next try."""
-        if not namespace.source.outage.refuses(namespace):
+    def _waits(self, namespace: Namespace, failing: float, now: float) -> bool:
+        """Whether no load of this namespace has succeeded yet, and it is too early for the next try."""
+        if namespace.source.outage.has_loaded(namespace, failing):
             self._tried.pop(namespace, None)
             return False
         if now < self._tried.get(namespace, -inf) + self._limits.backoff_max:

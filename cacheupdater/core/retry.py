@@ -7,6 +7,7 @@ to a key and not to a call. `Troubles` holds a record only while a key fails. It
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.quarantine import Quarantine
@@ -24,6 +25,7 @@ class Trouble:
     tries: int = 0
     faults: int = 0
     timeouts: int = 0
+    failing: float = inf  # since when it has been at fault itself
     witnessed: bool = False  # others of its source were answered while it timed out
 
 
@@ -39,12 +41,20 @@ class Troubles:
     def __len__(self) -> int:
         return len(self._troubles)
 
-    def failed(self, key: bytes, *, own: bool) -> bool:
+    def failed(self, key: bytes, now: float, *, own: bool) -> bool:
         """One more failure; True when the key has used up its attempts."""
-        trouble = self._troubles.setdefault(key, Trouble())
+        trouble, early = self._troubles.setdefault(key, Trouble()), self.quarantine.early
         trouble.tries += 1
-        trouble.faults += own
-        return trouble.faults >= self._limits.max_attempts or (own and key in self.quarantine.early)
+        if not own:
+            return False
+        trouble.faults += 1
+        trouble.failing = min(trouble.failing, early.get(key, now))
+        return trouble.faults >= self._limits.max_attempts or key in early
+
+    def failing(self, key: bytes) -> float:
+        """Since when the key has failed by itself; inf: it has not."""
+        trouble = self._troubles.get(key)
+        return trouble.failing if trouble else inf
 
     def is_slow(self, key: bytes) -> bool:
         """Whether the key, and not its source, is known to be slow: since its last success, it has failed by itself, and it has timed
@@ -75,7 +85,8 @@ class Troubles:
         """These keys succeeded, or were given up."""
         troubles = self._troubles
         if self.quarantine.early:
-            self.quarantine.early.difference_update(keys)
+            for key in keys:
+                self.quarantine.early.pop(key, None)
         if troubles and not troubles.keys().isdisjoint(keys):
             for key in keys:
                 troubles.pop(key, None)

@@ -14,6 +14,7 @@ from cacheupdater.core.answers import FINISHING, UNSOUND, Result, plain
 from cacheupdater.core.words import counted
 from cacheupdater.errors import Faulty, Unpaid
 from cacheupdater.pipeline.naming import named
+from cacheupdater.pipeline.quarantining import Held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -269,14 +270,18 @@ class Telling:
             return
         now = set(engine.quarantine.keys)
         for key in now - self._quarantined:
-            log.debug("quarantined for repeated errors of its own: %s", named(key, self._around.log_keys))
+            log.debug("quarantined: %s", named(key, self._around.log_keys))
         self._quarantined = now
 
     def _count_quarantined(self, engine: Engine, now: float) -> None:
         """Counts the keys in quarantine by namespace. A key whose time is over waits for a hint only."""
-        keys = [key for key, record in engine.quarantine.keys.items() if now < record.until]
+        records = engine.quarantine.keys
+        keys = [key for key, record in records.items() if now < record.until]
         if keys or self._around.quarantining:
-            by_name = {name: len(known) for name, known in self._by_name(keys)}
+            by_name: dict[str, Held] = {}
+            for name, known in self._by_name(keys):
+                refused = sum(records[key].refused is not None for key in known)
+                by_name[name] = Held(len(known) - refused, refused)
             self._around.quarantining.holds(self._label, by_name)
 
     def left(self, engine: Engine, now: float) -> None:

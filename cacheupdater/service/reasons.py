@@ -149,14 +149,15 @@ def _elsewhere(updater: Facts) -> Iterator[str]:
 def _barred(updater: Facts) -> Iterator[str]:
     barred = _some(updater["quarantined"])
     if barred is not None:
-        again = f"hints try it again in {_lasted(barred['left'])}"
+        left, error = _lasted(barred["left"]), barred["error"]
         if barred.get("refused"):
-            again += (
-                ", or once a load of its namespace succeeds: until then, one of its keys is tried every 2 s"
+            yield (
+                f"The key is in quarantine: it fails ({error}), and no load of its namespace has succeeded since."
+                f" Hints try it again in {left}, or once such a load succeeds. Until then, each partition tries one of"
+                " these keys every 2 s."
             )
-        yield (
-            f"The key is in quarantine: it has failed by itself again and again ({barred['error']}); {again}."
-        )
+        else:
+            yield f"The key is in quarantine: it has failed by itself again and again ({error}); hints try it again in {left}."
     if updater["absent"]:
         yield "Its row is known to be absent: misses do not ask the source again for a while."
     if updater["full"]:

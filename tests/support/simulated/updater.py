@@ -35,8 +35,8 @@ class SimEngine(Engine):
         super().__init__(*args, **options)
         put = self.quarantine.put
 
-        def put_and_note(key, error, now, *, namespace):
-            put(key, error, now, namespace=namespace)
+        def put_and_note(key, error, now, **more):
+            put(key, error, now, **more)
             self._note_drops([key], "quarantined")
 
         self.quarantine.put = put_and_note

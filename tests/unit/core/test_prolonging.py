@@ -192,6 +192,7 @@ def test_a_read_key_in_quarantine_gets_more_time():
     story = story_of(max_attempts=1)
     story.touch(A, at=0.0)
     story.lose(story.start(0.0), 0.0, own=True)
+    story.engine.quarantine.put(A, "no", 0.0)  # not for its statement
     assert story.count("dropped", "quarantined") == 1
     assert story.prolonged(0.0) == [A]
     story.touch(A, at=1.0)

@@ -32,7 +32,7 @@ async def lines(shell, caplog, *, level):
 @LOG_KEYS
 async def test_foreign_and_quarantined_keys_are_named_at_debug_as_far_as_allowed(log_keys, caplog):
     said = await lines(Shell(log_keys=log_keys), caplog, level=logging.DEBUG)
-    for beginning, key in (("foreign: ", THEIRS), ("quarantined for repeated errors of its own: ", BROKEN)):
+    for beginning, key in (("foreign: ", THEIRS), ("quarantined: ", BROKEN)):
         expected = {beginning + named(key, log_keys)} if log_keys != "off" else set()
         assert {line for line in said if line.startswith(beginning)} == expected
 

@@ -61,7 +61,7 @@ async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():
     for _ in range(2):
         NAMESPACE.source.outage.failed(NAMESPACE, own=False)
     assert (await page())["lives_on"] == 3660.0
-    NAMESPACE.source.outage.loaded(NAMESPACE)
+    NAMESPACE.source.outage.loaded(NAMESPACE, 0.0)
 
 
 @pytest.mark.parametrize(

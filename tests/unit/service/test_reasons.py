@@ -75,7 +75,10 @@ def said(*, declared=(), redis=(), updater=(), row=None):
         ),
         ({"updater": {"ours": False, "owner": None}}, "No updater has partition 3"),
         ({"updater": {"quarantined": BARRED}}, "(bad row); hints try it again in 40.0 s."),
-        ({"updater": {"quarantined": BARRED | {"refused": True}}}, "one of its keys is tried every 2 s."),
+        (
+            {"updater": {"quarantined": BARRED | {"refused": True}}},
+            "each partition tries one of these keys every 2 s.",
+        ),
         ({"updater": {"absent": True}}, "known to be absent"),
         ({"updater": {"full": True, "open": 100_000}}, "The partition is full: 100000 keys"),
         ({"updater": {"seat": SEAT}}, "due since 2.0 s (a touch) and waits for its turn"),
