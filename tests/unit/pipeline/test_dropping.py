@@ -1,4 +1,4 @@
-"""What a person is told when hints are dropped because the budget does not pay for all that is asked."""
+"""What a person is told when hints are dropped because more is asked than can be loaded."""
 
 from __future__ import annotations
 
@@ -69,6 +69,25 @@ def test_all_namespaces_that_lost_hints_within_a_minute_are_named_those_that_los
     assert process.told["shop"].startswith("hints of price are dropped (aged):")
 
 
+def test_where_all_connections_are_busy_and_the_budget_is_not_used_up_the_loads_take_too_long():
+    """Who raises the budget of a slow database makes it slower."""
+    source = Source("slow", Bucket(10.0, 100.0, now=0.0), concurrency=2)
+    [product] = namespaces(source, "product")
+    process = Process(product)
+    source.slots.take(product)
+    process.live(10)
+    process.live(1, ("product", "aged", 40))
+    assert "does not pay for all that is asked" in process.told["slow"], "a connection is free"
+    source.slots.take(product)
+    process.live(1, ("product", "aged", 40))
+    assert process.told["slow"].endswith(
+        "the loads of source slow take too long for its 2 connections, and its budget is not used up"
+    )
+    source.bucket.take(80.0)
+    process.live(1, ("product", "aged", 40))
+    assert "does not pay for all that is asked" in process.told["slow"]
+
+
 def test_a_source_is_one_line_however_many_namespaces_it_has():
     names = [f"n{number}" for number in range(NAMES_MOST + 3)]
     process = Process(*namespaces(SHOP, *names), *namespaces(DESK, "note"))
@@ -84,6 +103,7 @@ def test_a_source_is_one_line_however_many_namespaces_it_has():
         ("fleet_down", "shop"),
         ("fleet_down", of_quota("product")),
         ("load_refused", "product"),
+        ("unexpected", "product"),
         ("absent", "product"),
         ("redis_down", ""),
     ],
