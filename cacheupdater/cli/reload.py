@@ -80,7 +80,7 @@ def _dry_run(config: Config, updater: _Updater, output: str) -> int:
     shown, running = {name: each.shown for name, each in read.items()}, updater.settings()
     unlike = updater.unlike({name: read[name] for name in uncertain(running, shown)})
     found = preview(running, shown, unlike)
-    forms = reformed((each.setting for each in found.changed), config.namespaces)
+    forms = reformed(found.changed, config.namespaces)
     print(_json(found, forms) if output == "json" else "\n".join(map(printable, _page(found, forms))))
     return exits.RESTART if found.restart else exits.OK
 

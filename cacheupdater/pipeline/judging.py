@@ -3,7 +3,8 @@
 Every partition asks `Judging` before it loads a unit, and before it writes one. For a namespace that is known to be ours this
 costs one look into a mapping. Before that, the first keys of each unit are read from Redis in one call. The unit is loaded
 only if there is something to compare; otherwise its budget is given back. If the first values are ours, and in another form
-than we would write now, this is a trouble for one ttl: by then each of them was replaced or has expired.
+than we would write now, this is a trouble for as long as a value lives, by the settings of now and of before the last reload.
+Values of an earlier process may have been written with a longer ttl; nobody knows that one.
 """
 
 from __future__ import annotations
@@ -37,12 +38,18 @@ class Judging:
         self._open = {each: Verdict() for each in namespaces}
         self._notices = notices
         self._reformed: dict[str, float] = {}  # namespaces whose values get another form, and until when
+        self._lives = {
+            each.name: each.ttl + each.fail_safe for each in self._open
+        }  # seconds of a value, at the most
+        self._lived: dict[str, float] = {}  # as it was before the last reload
 
     def follow(self, before: Judging, unchanged: Iterable[Namespace]) -> None:
         """Takes over the verdicts on namespaces whose settings have not changed. The others are judged anew."""
-        self._reformed = before._reformed
+        self._lived = before._lives
         known = {each.name: verdict for each, verdict in before._open.items()}
         for namespace in unchanged:
+            if namespace.name in before._reformed:
+                self._reformed[namespace.name] = before._reformed[namespace.name]
             if namespace.name in known:
                 self._open[namespace] = known[namespace.name]
             else:
@@ -125,8 +132,9 @@ class Judging:
         return Answer(Result.UNDECIDED, wait=wait) if wait else None
 
     def _tell_reformed(self, namespace: Namespace, what: str, now: float) -> None:
-        self._reformed[namespace.name] = now + namespace.ttl
-        self._notices.trouble("form_changed", namespace.name, f"{what}; {_BOTH}")
+        name = namespace.name
+        self._reformed[name] = now + max(self._lives[name], self._lived.get(name, 0.0))
+        self._notices.trouble("form_changed", name, f"{what}; {_BOTH}")
 
     def _refusal(self, namespace: Namespace, verdict: Verdict) -> Answer:
         self._notices.trouble("foreign", namespace.name, f"{verdict.why}; {_STILL}: {advice(verdict.why)}")

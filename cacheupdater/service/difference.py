@@ -10,12 +10,14 @@ pure. They name settings and show no values, for a URL may hold a password.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from cacheupdater.config import frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cacheupdater.config.models import NamespaceSection, SourceSection
+    from cacheupdater.config.models import FrameworkSection, NamespaceSection, SourceSection
     from cacheupdater.config.settings import Config
 
 RESTART = {
@@ -36,6 +38,14 @@ _SPELLINGS = ("value.numbers", "value.times")
 _FORMS = ("value.encoding", *_SPELLINGS, "value.columns", "load.rows")
 _FRAMEWORK = ("kind", "serializer", "protocol")
 """The settings of a namespace by which the same rows become other values."""
+
+_KEYS = frozenset(
+    ("key", *(f"framework.{each}" for each in ("key_prefix", "version", "prefix", "namespace")))
+)
+"""The settings of a namespace by which its values lie at other keys. Nothing replaces the old ones, and nobody reads them."""
+
+Changed: TypeAlias = "tuple[str, str | None, str | None]"
+"""A setting, what it was, and what it is. None: it is not set."""
 
 WARNINGS_MAX = 20  # lines; a default may reach thousands of namespaces
 
@@ -77,15 +87,16 @@ def difference(running: Config, read: Config) -> Difference:
     return Difference(tuple(added), tuple(changed), tuple(removed), tuple(restart), spending, forms)
 
 
-def reformed(changed: Iterable[str], namespaces: Mapping[str, NamespaceSection]) -> tuple[str, ...]:
-    """Of these changed settings, the namespaces whose values are written in another form. `namespaces` are those after it."""
-    found = dict[str, None]()
-    for setting in changed:
+def reformed(changed: Iterable[Changed], namespaces: Mapping[str, NamespaceSection]) -> tuple[str, ...]:
+    """The namespaces whose values are written in another form after these changes. `namespaces` are those after them."""
+    by_name: dict[str, list[Changed]] = {}
+    for setting, was, now in changed:
         section, _, rest = setting.partition(".")
         name, _, own = rest.partition(".")
-        if section == "namespaces" and own in _forms_of(namespaces[name]):
-            found[f"namespaces.{name}"] = None
-    return tuple(found)
+        if section == "namespaces":
+            by_name.setdefault(name, []).append((own, was, now))
+    found = (name for name, own in by_name.items() if _has_another_form(own, namespaces[name]))
+    return tuple(f"namespaces.{name}" for name in found)
 
 
 def warnings(forms: Sequence[str]) -> Iterator[str]:
@@ -99,25 +110,50 @@ def warnings(forms: Sequence[str]) -> Iterator[str]:
         yield f"the same holds for {len(forms) - WARNINGS_MAX} more namespaces"
 
 
+def _has_another_form(changed: Sequence[Changed], namespace: NamespaceSection) -> bool:
+    """Whether the values at the namespace's keys are written in another form. A default that is now said is none."""
+    if any(own in _KEYS for own, _, _ in changed):
+        return False
+    forms, usual = _forms_of(namespace), _usual_of(namespace.framework)
+    return any(
+        own in forms and (was or usual.get(own)) != (now or usual.get(own)) for own, was, now in changed
+    )
+
+
 def _forms_of(namespace: NamespaceSection) -> frozenset[str]:
     """The settings that say how this namespace's values are written. `raw` spells nothing, whatever `defaults` say."""
     void = _SPELLINGS if namespace.encoding == "raw" else ()
     return frozenset((*_FORMS, *(f"framework.{each}" for each in _FRAMEWORK))).difference(void)
 
 
-def _settings_of_form(name: str, running: Config, read: Config) -> Iterator[str]:
-    """The changed settings of this section that say how values are written."""
+def _usual_of(framework: FrameworkSection | None) -> Mapping[str, str]:
+    """What the settings of a framework are that are not set."""
+    if framework is None:
+        return {}
+    serializer, protocol = frameworks.SERIALIZERS[framework.kind][0], frameworks.PROTOCOLS[framework.kind]
+    return {"framework.serializer": serializer, "framework.protocol": str(protocol)}
+
+
+def _settings_of_form(name: str, running: Config, read: Config) -> Iterator[Changed]:
+    """The changed settings of this section that say how values are written; none if they get other keys."""
     section, _, own = name.partition(".")
     if section != "namespaces":
         return
     was, now = running.namespaces[own], read.namespaces[own]
+    if was.pattern.text != now.pattern.text:
+        return
     for each in _FORMS:
         of = attrgetter(each)
         if of(was) != of(now):
-            yield f"{name}.{each}"
+            yield f"{name}.{each}", str(of(was)), str(of(now))
     for each in _FRAMEWORK:
-        if getattr(was.framework, each, None) != getattr(now.framework, each, None):
-            yield f"{name}.framework.{each}"
+        before, after = getattr(was.framework, each, None), getattr(now.framework, each, None)
+        if before != after:
+            yield f"{name}.framework.{each}", _text(before), _text(after)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _both(

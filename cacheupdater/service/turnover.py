@@ -131,6 +131,7 @@ class Turnover:
         notices.all_over(gone | (_quotas(was) - _quotas(now)))
         for name in {*now.namespaces} - prepared.unchanged:  # they are judged anew
             notices.over("foreign", name)
+            notices.over("form_changed", name)
         if self._feeding is not None:
             self._feeding.turn_over()
         self._turned.set()

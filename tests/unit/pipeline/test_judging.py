@@ -15,7 +15,8 @@ from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.verdict import Seen, Sight
 from cacheupdater.errors import Faulty
-from cacheupdater.pipeline.judging import seen_of
+from cacheupdater.pipeline.judging import Judging, seen_of
+from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.ports import Found
 from cacheupdater_client.protocol.fence import ABSENT_FORM, is_of_load
@@ -330,3 +331,44 @@ def test_any_text_reads_as_a_string_so_the_floor_says_in_what_form_we_wrote_it(w
     recipe = Recipe(loader=None, writer=None, encode=str.encode, ttl=60.0, form="string")
     found = Found(here=True, age=1.0, wrote=wrote, value=value)
     assert seen_of(recipe, found, "another text") == Seen(Sight.OWN, why, {})
+
+
+def told_of(notices):
+    return [each.event for each in notices.standing() if each.ended is None]
+
+
+def reformed(judging, notices, space, now):
+    """Three values of ours in msgpack are seen, where JSON would be written."""
+    recipe = Recipe(loader=None, writer=None, encode=str.encode, ttl=space.ttl, form="json")
+    found = dict.fromkeys(KEYS[:3], Found(here=True, age=1.0, wrote="msgpack", value=b"\x81\xa1a\x01"))
+    judging.judge(space, recipe, now, found=found, rows=dict.fromkeys(KEYS[:3], "{}"))
+    assert told_of(notices) == ["form_changed"]
+
+
+def test_values_that_were_written_with_a_longer_ttl_are_told_of_for_as_long_as_they_may_live():
+    """One reload changes the encoding and shortens the ttl."""
+    notices = Notices(lambda: 0.0)
+    before = namespace("p", ttl=300.0, fail_safe=30.0)
+    judging, later = Judging([before], notices), namespace("p", ttl=60.0)
+    after = Judging([later], notices)
+    after.follow(judging, [])
+    reformed(after, notices, later, 10.0)
+    after.tick(339.0)
+    assert told_of(notices) == ["form_changed"]
+    after.tick(340.0)
+    assert told_of(notices) == []
+
+
+def test_a_namespace_that_is_judged_anew_forgets_that_its_form_had_changed():
+    notices = Notices(lambda: 0.0)
+    first, same, other = namespace("p"), namespace("p"), namespace("p")
+    judging = Judging([first], notices)
+    reformed(judging, notices, first, 10.0)
+    unchanged, changed = Judging([same], notices), Judging([other], notices)
+    unchanged.follow(judging, [same])
+    changed.follow(judging, [])
+    notices.trouble("form_changed", "p", "the next verdict says so again")
+    changed.tick(10_000.0)
+    assert told_of(notices) == ["form_changed"], "no earlier verdict ends it"
+    unchanged.tick(10_000.0)
+    assert told_of(notices) == []

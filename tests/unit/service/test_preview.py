@@ -126,6 +126,9 @@ PICKLED = "framework: {kind: aiocache, serializer: pickle}"
         ("", AIOCACHE, True),
         (AIOCACHE, PICKLED, True),
         (PICKLED, "framework: {kind: aiocache, serializer: pickle, protocol: 5}", True),
+        (AIOCACHE, "framework: {kind: aiocache, serializer: json}", False),
+        (PICKLED, "framework: {kind: aiocache, serializer: pickle, protocol: 4}", False),
+        (AIOCACHE, "framework: {kind: aiocache, namespace: shop, serializer: pickle}", False),
         ("ttl: 60s", "ttl: 90s", False),
         ("value: {encoding: msgpack}", "value: {encoding: msgpack, foreign: replace}", False),
     ],
@@ -144,6 +147,14 @@ def test_a_changed_default_is_no_other_form_where_it_means_nothing(load, own, fo
     warned(load(own), load(own.replace("ttl: 60s", "ttl: 60s, value: {times: str}")), forms=forms)
 
 
+def test_values_that_get_other_keys_too_are_replaced_by_nobody(load):
+    warned(
+        load(STATEMENT),
+        load(STATEMENT.replace('"item:', '"item:v2:').replace("rows: one", "rows: many")),
+        forms=False,
+    )
+
+
 def test_rows_that_become_a_list_are_another_form(load):
     warned(load(STATEMENT), load(STATEMENT.replace("rows: one", "rows: many")), forms=True)
 
@@ -152,7 +163,7 @@ def warned(running, read, *, forms):
     found = seen(running, read)
     assert found.changed
     wanted = ("namespaces.item",) if forms else ()
-    assert reformed((each.setting for each in found.changed), read.namespaces) == wanted
+    assert reformed(found.changed, read.namespaces) == wanted
     assert difference(running, read).forms == wanted
 
 
