@@ -9,14 +9,16 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, cast
 
 from cacheupdater.config.spelled import SECTIONS
 from cacheupdater.errors import Unavailable
+from cacheupdater.pipeline.looking import EXAMPLES
 from cacheupdater.service.configuration import outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 OK = 200
 BAD = 400  # a query that misses something
@@ -93,8 +95,10 @@ def _restart_lines(restarts: Mapping[int, int]) -> Iterable[str]:
         yield f'{_RESTARTS}{{worker="{number}"}} {count}'
 
 
-def merged_freshness(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object]:
-    """The sources of all answering workers, named by worker, and their warnings."""
+def merged_freshness(
+    answers: Mapping[int, tuple[int, bytes]], own: Sequence[object] = ()
+) -> dict[str, object]:
+    """The sources of all answering workers, named by worker, their feeds and hints, and the warnings: `own` ones are the parent's."""
     said = {number: json.loads(body) for number, body in _sound(answers)}
     return {
         **{
@@ -106,9 +110,34 @@ def merged_freshness(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, obje
             for part in ("sources", "read_ages")
         },
         "warnings": [
-            {**each, "worker": number} for number, page in said.items() for each in page["warnings"]
+            *own,
+            *({**each, "worker": number} for number, page in said.items() for each in page["warnings"]),
         ],
+        "lately": _summed_lately([page["lately"] for page in said.values()]),
+        "feeds": _feeds(each for page in said.values() for each in page["feeds"]),
     }
+
+
+def _summed_lately(pages: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """The hints of all workers in the last minute, with as many examples as one worker names."""
+    sums: Counter[str] = Counter()
+    examples: list[object] = []
+    for page in pages:
+        for name, figure in page.items():
+            if isinstance(figure, list):
+                examples += figure
+            else:
+                sums[name] += cast("int", figure)
+    return {**sums, "examples": examples[:EXAMPLES]} if pages else {}
+
+
+def _feeds(feeds: Iterable[dict[str, object]]) -> list[dict[str, object]]:
+    """Each feed once, as the worker knows it that reads it."""
+    found: dict[object, dict[str, object]] = {}
+    for each in feeds:
+        if each["reads"] or each["source"] not in found:
+            found[each["source"]] = each
+    return list(found.values())
 
 
 def of_the_owner(answers: Mapping[int, tuple[int, bytes]]) -> dict[str, object]:

@@ -180,11 +180,13 @@ class Workers:
         return pages.merged_metrics(found, restarts, down=down), pages.TEXT
 
     async def _freshness(self) -> dict[str, object]:
-        return pages.merged_freshness(await self._asked("/freshness"))
+        return pages.merged_freshness(await self._asked("/freshness"), self._notices.plain())
 
     async def _explain(self, key: bytes) -> dict[str, object]:
-        """The owner's page, with the workers that are down: nobody else knows, and the key may be of their partitions."""
+        """The owner's page; if none of our workers is the owner, with those that are down: the key may be of their partitions."""
         page = pages.of_the_owner(await self._asked(f"/explain?key={quote_from_bytes(key, safe='')}"))
+        if page["ours"]:
+            return page
         return {
             **page,
             "troubles": [*self._notices.plain(), *cast("Sequence[object]", page["troubles"])],
@@ -222,9 +224,12 @@ class Workers:
     async def _probe(self) -> None:
         while True:
             for each in self._workers:
+                restarts = each.restarts
                 status, each.page = await asyncio.to_thread(pages.fetch, each.socket, "/readyz")
                 each.serves = status == pages.OK
-                if each.serves:
+                if (
+                    each.serves and each.restarts == restarts
+                ):  # else the answer is of one that has ended meanwhile
                     each.down = False
                     self._notices.over("worker_down", str(each.number))
             self._notices.tick()

@@ -10,9 +10,8 @@ import io
 import json
 from contextlib import redirect_stderr, redirect_stdout
 
-from live.updater_process import eventually
-
 from cacheupdater.cli import main
+from live.updater_process import eventually
 
 WITHIN_S = 60.0  # two cold starts on a busy machine
 

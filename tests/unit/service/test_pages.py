@@ -22,6 +22,8 @@ FRESHNESS = json.dumps(
         "sources": [{"name": "main"}],
         "warnings": [{"event": "redis_down", "subject": ""}],
         "read_ages": [{"name": "product"}],
+        "lately": {"hints": 70, "of_nobody": 2, "examples": ["a:1", "a:2"], "looked": 9, "not_in_redis": 1},
+        "feeds": [{"source": "main", "reads": False, "waiting": None}],
     }
 )
 
@@ -59,6 +61,20 @@ def test_a_worker_that_answers_an_error_is_left_out_of_the_freshness():
     assert page["sources"] == [{"name": "main (1)"}]
     assert page["read_ages"] == [{"name": "product (1)"}]
     assert page["warnings"] == [{"event": "redis_down", "subject": "", "worker": 1}]
+
+
+def test_the_freshness_of_workers_has_the_hints_of_all_each_feed_once_and_what_only_the_parent_knows():
+    reads = {"source": "main", "reads": True, "waiting": 4}
+    other = json.dumps({**json.loads(FRESHNESS), "feeds": [reads]})
+    down = {"event": "worker_down", "subject": "2"}
+    page = merged_freshness(
+        {0: (200, FRESHNESS.encode()), 1: (200, other.encode()), 2: (200, FRESHNESS.encode())}, [down]
+    )
+    assert page["feeds"] == [reads]
+    assert page["lately"] == {
+        "hints": 210, "of_nobody": 6, "examples": ["a:1", "a:2", "a:1"], "looked": 27, "not_in_redis": 3
+    }  # fmt: skip
+    assert page["warnings"][0] == down
 
 
 def test_warnings_are_those_of_each_worker_that_says_some_ready_or_not():

@@ -112,6 +112,45 @@ async def test_a_worker_that_is_down_is_told_of_each_key_for_the_key_may_be_of_i
     assert [each["event"] for each in said["troubles"]] == ["worker_down", "no_client"]
 
 
+async def test_a_worker_that_is_down_is_no_concern_of_a_key_whose_owner_has_answered(
+    config, monkeypatch, request
+):
+    async def asked(_page):
+        return {0: (0, b""), 1: (200, json.dumps({"ours": True, "troubles": []}).encode())}
+
+    parent = Workers(config, 2, ["/no/such/program"])
+    request.addfinalizer(parent._folder.cleanup)
+    monkeypatch.setattr(parent, "_asked", asked)
+    parent._notices.trouble("worker_down", "0", "worker 0 has ended with 1")
+    assert (await parent._explain(b"item:7"))["troubles"] == []
+
+
+async def test_an_answer_of_a_worker_that_has_ended_meanwhile_does_not_say_that_the_next_one_runs(
+    config, monkeypatch, request
+):
+    parent = Workers(config, 1, ["/no/such/program"])
+    request.addfinalizer(parent._folder.cleanup)
+    [worker] = parent._workers
+
+    def fetch(_socket, _page):
+        if not worker.restarts:  # it answers, and ends before the answer is read
+            worker.restarts, worker.down = 1, True
+        return 200, b"{}"
+
+    monkeypatch.setattr("cacheupdater.service.workers.pages.fetch", fetch)
+    monkeypatch.setattr("cacheupdater.service.workers.PROBE_EVERY", 0.01)
+    probing = asyncio.ensure_future(parent._probe())
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            while not worker.serves:  # noqa: ASYNC110  polled for what shall be true
+                await asyncio.sleep(0.001)
+            assert worker.down
+            while worker.down:  # noqa: ASYNC110  the next probe hears of one that runs
+                await asyncio.sleep(0.001)
+    finally:
+        probing.cancel()
+
+
 async def test_a_worker_that_cannot_be_started_stands_as_a_trouble_and_ends_no_other(config, caplog):
     stop = asyncio.Event()
     parent = Workers(config, 2, ["/no/such/program"])
