@@ -11,13 +11,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cacheupdater.config.queues import StreamsQueueConfig
+from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.errors import Unavailable
 from cacheupdater.redis_record import PREFIX
 from cacheupdater_client.protocol.fence import is_beside
 from cacheupdater_client.protocol.streams import is_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cacheupdater.adapters.glance_redis import Glance
     from cacheupdater.config.queues import QueueConfig
@@ -29,9 +30,11 @@ SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan
 class Search:
     """The keys of one Redis."""
 
-    def __init__(self, glance: Glance, queue: QueueConfig) -> None:
-        """The streams of `queue` may lie in the same Redis."""
+    def __init__(self, glance: Glance, queue: QueueConfig, patterns: Iterable[Pattern]) -> None:
+        """The streams of `queue` may lie in the same Redis. `patterns` are those of all namespaces."""
         self._glance = glance
+        self._keyspace = Keyspace([(each, each) for each in patterns])
+        self._nearby: dict[bytes, bytes | None] = {}  # a key of no namespace, by its beginning
         self._stream = queue.address.stream if isinstance(queue, StreamsQueueConfig) else None
         self._elsewhere: tuple[int, Sequence[int]] | None = None
 
@@ -84,15 +87,21 @@ class Search:
 
     async def _near(self, prefix: bytes) -> str:
         """A clause about a key that begins like this prefix without its last word: maybe the pattern has a word too many."""
-        begin, _, _ = prefix.rstrip(b":").rpartition(b":")
-        if not begin:
-            return ""
+        begin, colon, _ = prefix.rstrip(b":").rpartition(b":")
+        if begin and begin not in self._nearby:
+            self._nearby[begin] = await self._nobodys(begin + colon)
+        key = self._nearby.get(begin)
+        return f"; some begin like {_word(begin)}:, such as {_word(key)}" if key else ""
+
+    async def _nobodys(self, begin: bytes) -> bytes | None:
+        """A key of the application that begins like this and is of no namespace."""
         with suppress(TimeoutError, Unavailable):
             async with asyncio.timeout(SEARCH_S):
-                async for key in self._glance.keys(begin + b":"):
-                    if self._is_the_applications(key):
-                        return f"; some begin like {_word(begin)}:, such as {_word(key)}"
-        return ""
+                async for key in self._glance.keys(begin):
+                    pattern = self._keyspace.resolve(key)
+                    if self._is_the_applications(key) and not (pattern and pattern.takes(key)):
+                        return key
+        return None
 
     async def _databases(self) -> tuple[int, Sequence[int]]:
         """The number of our database, and of those others in which an application's key is found in time."""

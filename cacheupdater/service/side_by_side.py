@@ -55,7 +55,7 @@ class Pair(NamedTuple):
 async def side_by_side(config: Config, components: Components, names: Sequence[str]) -> Sequence[Compared]:
     """Compares each of these namespaces."""
     glance = Glance(config.cache.reveal())
-    search = Search(glance, config.queue)
+    search = Search(glance, config.queue, (each.pattern for each in config.namespaces.values()))
     try:
         return [each for name in names for each in await _one(config.namespaces[name], components, search)]
     finally:

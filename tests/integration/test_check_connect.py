@@ -424,6 +424,13 @@ def test_keys_without_the_last_word_of_a_pattern_are_shown(check, redis_url):
     )
 
 
+def test_keys_of_another_namespace_are_no_sign_of_a_word_too_many(check, redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("basket:7:north", "a value")
+    _, rows = check(begin="basket:product:")
+    assert noted(rows)["product"] == "no key begins like basket:product: yet, so nothing was compared"
+
+
 def test_another_database_that_has_keys_is_named(check, redis_url):
     with redis.Redis.from_url(redis_url) as client:
         client.set("product:7", "a value")
