@@ -9,7 +9,7 @@ import pytest
 from hints.peer import HintPeer
 from live.updater_process import config, eventually
 
-from cacheupdater_client.protocol.wire import CHANGE
+from cacheupdater_client.protocol.wire import CHANGE, encode_pack
 
 KEYS = 5_000  # a few seconds more than are watched
 RATE = 500.0  # rows a second
@@ -42,11 +42,12 @@ def values(plain):
     return sum(1 for _ in plain.scan_iter("product:*", count=5000))
 
 
-def flood(updater, names):
-    """As fast as it is let; the peer does not wait to be acknowledged."""
+def flood(updater, names, *, fed=False):
+    """As fast as it is let; the peer does not wait to be acknowledged. `fed`: it claims that a feed has told the changes."""
     peer = HintPeer(updater.socket)
     for at in range(0, KEYS, 1000):
-        peer.hint_unheard(CHANGE, *names[at : at + 1000])
+        part = names[at : at + 1000]
+        peer.pack(encode_pack(CHANGE, 0, part, tokens=[1] * len(part) if fed else ()))
     return peer
 
 
@@ -58,10 +59,11 @@ def test_false_changes_remove_no_key_that_the_pattern_does_not_take(updater, pla
 
 
 @pytest.mark.prove
-def test_false_changes_empty_a_namespace_no_faster_than_its_budget(updater, plain):
+@pytest.mark.parametrize("fed", [False, True], ids=["announced", "as_if_by_a_feed"])
+def test_false_changes_empty_a_namespace_no_faster_than_its_budget(updater, plain, fed):
     names = fill(plain, "product:%d")
     began = time.monotonic()
-    with flood(updater, names):
+    with flood(updater, names, fed=fed):
         while time.monotonic() < began + WATCHED_S:
             left = values(plain)
             # each row that is loaded is absent, which removes its key too: twice the rate, and a second of it at once

@@ -322,8 +322,9 @@ class _Peer(asyncio.BufferedProtocol):
                 if partition >= partitions:
                     self._hear(partition, pack)
                     continue
-                if not offer(partition, pack, self._number):
-                    refused = partition, pack
+                announced = wire.as_announced(pack)
+                if not offer(partition, announced, self._number):
+                    refused = partition, announced
                     break
                 self._taken += 1
         except wire.Malformed as e:

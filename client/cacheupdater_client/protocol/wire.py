@@ -83,6 +83,8 @@ _decode_any = msgspec.msgpack.Decoder()
 _decode_more = msgspec.msgpack.Decoder(_More)
 _BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda", b"\xdb")
 _CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
+_READ_HEADS = frozenset([bytes([VERSION, TOUCH]), bytes([VERSION, MISS])])
+_FIVE_ELEMENTS = b"\x95"  # how a pack without tokens begins
 _URGENT_HEADS = frozenset([_CHANGE_HEAD, bytes([VERSION, MISS])])
 _TIMED, _TIMED_BYTES = b"\xcf", 12  # version, kind and a time of eight bytes as every client encodes them
 # errors of msgspec for arbitrary bytes: its own, and those for text that is not UTF-8 and for keys that do not hash
@@ -136,6 +138,22 @@ def is_change(payload: bytes) -> bool:
 def is_urgent(payload: bytes) -> bool:
     """Whether a pack holds changes or misses, by the same two bytes."""
     return payload[1:3] in _URGENT_HEADS
+
+
+def as_announced(payload: bytes) -> bytes:
+    """A pack of changes without tokens: only feeds give a change a time. Bytes that are no pack stay as they are.
+
+    For code that takes packs from any sender. Most packs are known by their first bytes to have no such tokens.
+    """
+    if payload[:1] == _FIVE_ELEMENTS or payload[1:3] in _READ_HEADS:
+        return payload
+    try:
+        pack = decode_pack(payload)
+    except Malformed:
+        return payload
+    if pack.kind != CHANGE or not pack.tokens:
+        return payload
+    return encode_pack(pack.kind, pack.emitted_ms, pack.keys, pack.counts)
 
 
 def _all_bin(payload: bytes) -> bool:

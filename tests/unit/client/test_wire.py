@@ -13,6 +13,7 @@ import pytest
 from cacheupdater_client.protocol.wire import (
     CHANGE,
     FRAME_BYTES_MAX,
+    MISS,
     NO_PARTITION,
     PACK_BYTES_MAX,
     TOUCH,
@@ -22,6 +23,7 @@ from cacheupdater_client.protocol.wire import (
     Malformed,
     Pack,
     ReplyReader,
+    as_announced,
     decode_clients,
     decode_hello,
     decode_pack,
@@ -133,6 +135,28 @@ def test_changes_that_a_feed_told_carry_the_times_of_their_commits():
     pack = encode_pack(CHANGE, 1, [b"a", b"b"], tokens=[7, 8])
     assert is_change(pack)
     assert decode_pack(pack) == Pack(CHANGE, 1, [b"a", b"b"], [], [7, 8])
+
+
+def test_a_change_from_any_sender_carries_no_time_however_it_is_spelled():
+    told = encode_pack(CHANGE, 1, [b"a", b"b"], [3, 1], tokens=[7, 8])
+    wide = told[:1] + b"\xcc" + told[1:2] + b"\xcc" + told[2:]  # the same numbers, in two bytes each
+    for pack in (told, wide):
+        assert decode_pack(pack).tokens == [7, 8]
+        assert decode_pack(as_announced(pack)) == Pack(CHANGE, 1, [b"a", b"b"], [3, 1])
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        encode_pack(CHANGE, 1, [b"a"]),
+        encode_pack(TOUCH, 1, [b"a"], tokens=[7]),
+        encode_pack(MISS, 1, [b"a"], tokens=[0]),
+        encode_pack(CHANGE, 1, [b"a"], tokens=[7])[:-1],
+        b"",
+    ],
+)
+def test_any_other_pack_of_any_sender_is_taken_as_it_is(pack):
+    assert as_announced(pack) is pack
 
 
 @pytest.mark.parametrize("more", [None, 7, "tokens", [1], {"later": [1, 2, 3]}, {"tokens": []}])
