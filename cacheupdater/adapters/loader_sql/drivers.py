@@ -109,7 +109,9 @@ class PostgreSql(Driver):
     _UNAVAILABLE = ("08", "53", "57", "58", "40", "55P03", "28", "3D")
 
     def address(self, url: URL) -> URL:
-        return url.set(drivername="postgresql+asyncpg")
+        """With our number of prepared statements, unless the URL says one."""
+        said = {"prepared_statement_cache_size": str(STATEMENTS_CACHED), **url.query}
+        return url.set(drivername="postgresql+asyncpg", query=said)
 
     def arguments(self, statement_timeout: float, tls: SSLContext | None) -> dict[str, object]:
         settings = {
@@ -121,7 +123,6 @@ class PostgreSql(Driver):
         arguments = {
             "connection_class": _curt(),
             "server_settings": settings,
-            "prepared_statement_cache_size": STATEMENTS_CACHED,
             # always set, or asyncpg would read the environment, and continue in plain text if a server has no TLS
             "ssl": tls or False,
         }

@@ -152,3 +152,12 @@ def test_source_without_its_driver_names_the_package_to_install(monkeypatch, url
     monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
     with pytest.raises(Misconfigured, match=rf"pip install {package}$"):
         SqlSource(url)
+
+
+@pytest.mark.parametrize(("query", "cached"), [("", 300), ("?prepared_statement_cache_size=0", 0)])
+def test_a_url_says_how_many_statements_a_connection_keeps_prepared(query, cached):
+    """It was accepted and had no effect."""
+    pytest.importorskip("asyncpg")
+    source = SqlSource(f"postgresql+asyncpg://db/shop{query}")
+    _, said = source._engine.dialect.create_connect_args(source._engine.url)
+    assert said["prepared_statement_cache_size"] == cached
