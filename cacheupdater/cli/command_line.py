@@ -55,7 +55,7 @@ _EXTRAS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command. Returns 0, 2 (bad usage), 70 (internal failure, restart me) or 78 (bad configuration)."""
+    """Runs one command. Returns an exit code of `exits`."""
     return reader.kept(lambda: _main(argv))
 
 

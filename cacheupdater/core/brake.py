@@ -24,7 +24,8 @@ SHARE = 0.5  # of the keys that were touched lately
 TIMES_USUAL = 5.0  # and so many times the share seen so far
 WINDOW = 10.0  # seconds: what was touched earlier does not count
 LATEST = 1_000
-"""Loads that are looked back at: all of a quiet namespace's window. A busy namespace loses half of them and a unit at most."""
+"""Loads that are looked back at: all of a quiet namespace's window. In each partition, a busy namespace loses a share of them and
+a unit at most: half, or up to nine tenths where many rows are usually absent."""
 
 
 @dataclass(slots=True)

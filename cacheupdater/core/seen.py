@@ -5,9 +5,9 @@ be absent (`absent_bucket`). One per `dedup`, which learns of rows from `outcome
 copied: the keys of two generations are known, and the older generation is forgotten as a whole. A key that is
 forgotten although its row exists is only unseen again. `now` is an argument.
 
-A key is known by its hash. Keys that are kept for seconds lie between the free places of others, and new keys would fill these
-places all over the memory: each hint would take the processor longer, by 7 % beside a dozen full partitions. A made-up key
-with the hash of a known one is as good as seen; hashes have 64 bits and a secret seed.
+A key is known by its hash; the key itself is not kept. Kept keys would lie scattered among memory that is freed soon, and new
+keys would fill the gaps between them, scattered too: each hint would take the processor longer, by 7 % beside a dozen full
+partitions. A made-up key with the hash of a known one is as good as seen; hashes have 64 bits and a secret seed.
 """
 
 from __future__ import annotations
