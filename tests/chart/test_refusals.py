@@ -286,6 +286,11 @@ CASES = [
         ["test.key=product:1", "config.cache.url=redis+sentinel://s1:26379/shop/0"],
         "test.key: the test reads from one Redis or a cluster; with redis+sentinel:// leave it empty",
     ),
+    (
+        KAFKA,
+        ["test.key=product:1", "config.queue.url=postgresql+asyncpg://db:5432/hints"],
+        "test.key: an application cannot send hints straight into this queue, and neither can the test",
+    ),
 ]
 
 

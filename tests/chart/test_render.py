@@ -214,6 +214,14 @@ def test_the_network_policy_allows_the_ports_that_the_configuration_names(case, 
     assert said == ([] if ports is None else [sorted([53, 53, *ports])])
 
 
+def test_the_network_policy_allows_the_brokers_of_a_feed():
+    feed = '{"debezium": {"url": "kafka://broker-1:9094,broker-2", "prefix": "shop"}}'
+    values = "--values", CHART / "ci/memory-values.yaml", f"--set-json=config.sources.main.changes={feed}"
+    [policy] = [each for each in rendered(*values) if each["kind"] == "NetworkPolicy"]
+    rules = policy["spec"]["egress"]
+    assert {9092, 9094} <= {each["port"] for rule in rules for each in rule["ports"]}
+
+
 @pytest.mark.parametrize(
     ("case", "said"),
     [

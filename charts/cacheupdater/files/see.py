@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from cacheupdater.config import load_config
+from cacheupdater.config.queues import producer_url
 from cacheupdater_client import Redis, RedisCluster
 
 CONFIG, KEY, PATIENCE_S = (
@@ -17,24 +17,12 @@ CONFIG, KEY, PATIENCE_S = (
     os.environ["TEST_KEY"],
     float(os.environ["TEST_TIMEOUT"]),
 )
-OURS = {"group", "session_timeout", "instance"}  # options of the updater, which a client does not know
-
-
-def target(queue: str) -> str:
-    """The topic, or the service of this release."""
-    if "TEST_EMIT" in os.environ:
-        return os.environ["TEST_EMIT"]
-    parts = urlsplit(queue)
-    options = [(name, value) for name, value in parse_qsl(parts.query) if name not in OURS]
-    return parts._replace(query=urlencode(options, safe="/")).geturl()
 
 
 def main() -> int:
     config = load_config(CONFIG, os.environ)
     url = config.cache.reveal()
-    address = getattr(config.queue, "address", None)
-    options = getattr(address, "options", {})
-    emit = target(f"{address}?{urlencode(dict(options), safe='/')}" if address else "")
+    emit = os.environ.get("TEST_EMIT") or producer_url(config.queue)  # the service of this release, or the queue
     made = RedisCluster if "+cluster://" in url else Redis
     redis = made.from_url(url.replace("+cluster", ""), emit=emit, only=[KEY])
     subprocess.run([sys.executable, "-P", "-m", "cacheupdater", "invalidate", KEY, "-c", CONFIG], check=True)

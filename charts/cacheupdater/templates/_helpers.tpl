@@ -116,6 +116,9 @@ and the names of the variables, which a container gets when it starts. */}}
 {{- if $collects }}{{ $urls = dict "collect.queue" .Values.collect.queue }}{{ end }}
 {{- range $name, $source := dig "sources" dict (default dict .Values.config) }}
 {{- $_ := set $urls (printf "sources.%s.url" $name) (default "" $source.url) }}
+{{- if kindIs "map" $source.changes }}
+{{- with $source.changes.debezium }}{{ $_ := set $urls (printf "sources.%s.changes.debezium.url" $name) (default "" .url) }}{{ end }}
+{{- end }}
 {{- end }}
 {{- $default := dict "redis" 6379 "rediss" 6379 "postgresql" 5432 "mysql" 3306 "mariadb" 3306 "kafka" 9092 }}
 {{- range $place, $url := $urls }}

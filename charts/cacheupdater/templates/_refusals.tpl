@@ -177,6 +177,9 @@ config.queue.url: instance= is for pods that keep their names, and those of a De
 {{- if and .Values.test.key (contains "+sentinel://" (dig "cache" "url" "" (default dict .Values.config))) }}
 test.key: the test reads from one Redis or a cluster; with redis+sentinel:// leave it empty
 {{- end }}
+{{- if and .Values.test.key (not $collects) (not (include "cacheupdater.hintsPort" .)) (or (has $queue (list "memory" "file")) (hasPrefix "postgres" $url)) }}
+test.key: an application cannot send hints straight into this queue, and neither can the test; name a tcp:// address in config.listen, or leave it empty
+{{- end }}
 {{- end }}
 
 {{- define "cacheupdater.refusals.files" }}
