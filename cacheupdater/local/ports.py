@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import random
 import socket
+from itertools import islice
+
+from cacheupdater.core.words import counted
 
 _PORTS = range(11_000, 20_000)  # nodes of clusters have the ports from 20,000 to 42,000, with their buses
-_ATTEMPTS = 100
 _SYSTEM = random.SystemRandom()  # processes with one seed must not draw the same ports
 
 
 def free_port() -> int:
     """A port on which nobody listens now."""
-    for _ in range(_ATTEMPTS):
-        port = _SYSTEM.choice(_PORTS)
-        if is_free(port):
-            return port
-    raise RuntimeError(
-        f"no free port from {_PORTS[0]} to {_PORTS[-1]}: do servers of earlier runs still run?"
-    )
+    [port] = free_ports(1)
+    return port
 
 
 def free_ports(number: int) -> list[int]:
     """So many different ones."""
-    ports: set[int] = set()
-    while len(ports) < number:
-        ports.add(free_port())
-    return list(ports)
+    drawn = _SYSTEM.sample(_PORTS, len(_PORTS))
+    found = list(islice(filter(is_free, drawn), number))
+    if len(found) < number:
+        raise RuntimeError(
+            f"{counted(number, 'free port is', 'free ports are')} asked for, and there are {len(found)} from"
+            f" {_PORTS[0]} to {_PORTS[-1]}:"
+            " do servers of earlier runs still run?"
+        )
+    return found
 
 
 def is_free(port: int) -> bool:

@@ -22,7 +22,9 @@ CONFIG, KEY, PATIENCE_S = (
 def main() -> int:
     config = load_config(CONFIG, os.environ)
     url = config.cache.reveal()
-    emit = os.environ.get("TEST_EMIT") or producer_url(config.queue)  # the service of this release, or the queue
+    emit = os.environ.get("TEST_EMIT") or producer_url(
+        config.queue
+    )  # the service of this release, or the queue
     made = RedisCluster if "+cluster://" in url else Redis
     redis = made.from_url(url.replace("+cluster", ""), emit=emit, only=[KEY])
     subprocess.run([sys.executable, "-P", "-m", "cacheupdater", "invalidate", KEY, "-c", CONFIG], check=True)

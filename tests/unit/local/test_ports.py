@@ -38,5 +38,14 @@ def test_a_port_on_which_somebody_listens_is_passed_over(monkeypatch):
         server.bind(("127.0.0.1", taken))
         assert not is_free(taken)
         monkeypatch.setattr(ports, "_PORTS", range(taken, taken + 1))
-        with pytest.raises(RuntimeError, match=f"no free port from {taken} to {taken}"):
+        with pytest.raises(
+            RuntimeError, match=f"1 free port is asked for, and there are 0 from {taken} to {taken}"
+        ):
             free_port()
+
+
+def test_more_ports_than_are_free_are_refused_and_not_waited_for(monkeypatch):
+    first = ports._PORTS[0]
+    monkeypatch.setattr(ports, "_PORTS", range(first, first + 3))
+    with pytest.raises(RuntimeError, match="4 free ports are asked for"):
+        free_ports(4)
