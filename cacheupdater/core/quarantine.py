@@ -30,7 +30,12 @@ class Quarantined:
     until: float
     failing: float = -inf  # since when it has failed
     refused: Namespace | None = None
-    """Its namespace, if no load of that has succeeded since: nobody knows whether the key is at fault."""
+    """Its namespace, if no load of that had succeeded since then: nobody knows whether the key is at fault."""
+
+    @property
+    def free(self) -> bool:
+        """Whether the next hint tries again before the time, for its namespace has loaded others by now."""
+        return self.refused is not None and self.refused.source.outage.has_loaded(self.refused, self.failing)
 
 
 class Quarantine:
@@ -69,15 +74,15 @@ class Quarantine:
         if record is None:
             return False
         if now < record.until:
-            if record.refused is None or self._waits(record.refused, record.failing, now):
+            if record.refused is None or self._waits(record, record.refused, now):
                 return True
             self.early[key] = record.failing
         del self.keys[key]
         return False
 
-    def _waits(self, namespace: Namespace, failing: float, now: float) -> bool:
-        """Whether no load of this namespace has succeeded yet, and it is too early for the next try."""
-        if namespace.source.outage.has_loaded(namespace, failing):
+    def _waits(self, record: Quarantined, namespace: Namespace, now: float) -> bool:
+        """Whether no load of the key's namespace has succeeded yet, and it is too early for the next try."""
+        if record.free:
             self._tried.pop(namespace, None)
             return False
         if now < self._tried.get(namespace, -inf) + self._limits.backoff_max:

@@ -38,10 +38,9 @@ class Judging:
         self._open = {each: Verdict() for each in namespaces}
         self._notices = notices
         self._reformed: dict[str, float] = {}  # namespaces whose values get another form, and until when
-        self._lives = {
-            each.name: each.ttl + each.fail_safe for each in self._open
-        }  # seconds of a value, at the most
-        self._lived: dict[str, float] = {}  # as it was before the last reload
+        # seconds that a value lives at the most, now and before the last reload
+        self._lives = {each.name: each.ttl + each.fail_safe for each in self._open}
+        self._lived: dict[str, float] = {}
 
     def follow(self, before: Judging, unchanged: Iterable[Namespace]) -> None:
         """Takes over the verdicts on namespaces whose settings have not changed. The others are judged anew."""

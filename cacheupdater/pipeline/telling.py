@@ -274,9 +274,9 @@ class Telling:
         self._quarantined = now
 
     def _count_quarantined(self, engine: Engine, now: float) -> None:
-        """Counts the keys in quarantine by namespace. A key whose time is over waits for a hint only."""
+        """Counts the keys in quarantine by namespace. A key whose time is over, or that is free before it, waits for a hint only."""
         records = engine.quarantine.keys
-        keys = [key for key, record in records.items() if now < record.until]
+        keys = [key for key, record in records.items() if now < record.until and not record.free]
         if keys or self._around.quarantining:
             by_name: dict[str, Held] = {}
             for name, known in self._by_name(keys):

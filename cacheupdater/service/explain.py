@@ -118,7 +118,7 @@ class Explainer:
                 "left": max(0.0, barred.until - now),
                 "refused": barred.refused is not None,
             }
-            if barred
+            if barred and not barred.free
             else None,
             "open": ours.engine.pending,
             "full": ours.engine.full,

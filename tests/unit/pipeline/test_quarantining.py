@@ -81,3 +81,22 @@ async def test_a_key_that_fails_by_itself_stands_as_a_trouble_until_its_minute_i
     lines = [each for each in caplog.messages if each.startswith("quarantined p: ")]
     assert len(lines) == 2
     assert "over after" in lines[1]
+
+
+@in_virtual_time
+async def test_keys_that_wait_for_nothing_but_a_hint_since_their_namespace_loads_again_are_no_trouble():
+    """Nobody read them any more, and the log went on to say that no load succeeds."""
+    shell = Shell()
+    shell.tables["p"].rows = {(n,): {"id": n} for n in range(3)}
+    shell.tables["p"].faults = {(n,): Faulty("no such column") for n in range(3)}
+    async with shell.partition() as partition:
+        for _ in range(30):
+            shell.queue.touch(b"p:1", BROKEN)
+            await asyncio.sleep(1.0)
+        assert "2 keys fail, and no load of p has succeeded since" in told(shell.notices)["p"]
+        shell.tables["p"].faults = {}
+        shell.queue.touch(b"p:0")
+        await asyncio.sleep(2 + QUIET_S)
+        shell.notices.tick()
+        assert "p" not in told(shell.notices)
+        assert len(partition.engine.quarantine) == 2
