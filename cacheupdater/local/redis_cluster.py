@@ -146,9 +146,14 @@ class RedisCluster:
     # --- who is who -------------------------------------------------------------------------------------
 
     def owner(self, of: int | bytes | str) -> RedisServer:
-        """The primary of a slot, or of a key's slot."""
+        """The primary of a slot, or of a key's slot: the newest that any running node has heard of.
+
+        Nodes hear of a failover or a move one after the other. Redis itself goes by the highest epoch.
+        """
         slot = of if isinstance(of, int) else key_slot(of.encode() if isinstance(of, str) else of)
-        return next(each.server for each in self.view() if each.has(slot))
+        views = (self.view(node) for node in self.nodes if self._telling.runs(node))
+        claims = [each for view in views for each in view if each.has(slot)]
+        return max(claims, key=lambda each: int(each.epoch)).server
 
     def primaries(self) -> list[RedisServer]:
         """The running nodes that own slots."""

@@ -412,6 +412,22 @@ async def test_frozen_node_holds_nobody_for_long_and_the_others_not_at_all(
     await until_written(writer, keys, b"again")
 
 
+def test_the_owner_of_a_slot_is_known_though_the_node_that_is_asked_first_has_not_heard_of_it(
+    redis_cluster, monkeypatch
+):
+    """A test asked for the successor of a dead primary, and was told the dead one."""
+    slot = key_slot(b"a")
+    old, stale = redis_cluster.owner(slot), redis_cluster.view()
+    new = next(node for node in redis_cluster.primaries() if node is not old)
+    redis_cluster.migrate_slot(slot, new)
+    view = redis_cluster.view
+    unaware = redis_cluster.nodes[0]
+    monkeypatch.setattr(
+        redis_cluster, "view", lambda asked=unaware: stale if asked is unaware else view(asked)
+    )
+    assert redis_cluster.owner(slot) is new
+
+
 async def test_one_seed_that_answers_is_enough(redis_cluster):
     places = [f"127.0.0.1:{port}" for port in (1, 2, redis_cluster.primaries()[0].port)]
     writer = writer_for("redis+cluster://" + ",".join(places))
