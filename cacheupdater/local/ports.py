@@ -12,7 +12,9 @@ from itertools import islice
 
 from cacheupdater.core.words import counted
 
-_PORTS = range(11_000, 20_000)  # nodes of clusters have the ports from 20,000 to 42,000, with their buses
+_PORTS = range(
+    11_000, 20_000
+)  # nodes of clusters have the ports from 20,000 to 22,700, and their buses those 10,000 above
 _SYSTEM = random.SystemRandom()  # processes with one seed must not draw the same ports
 
 

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 SILENCE_MS = 1000  # a node that is silent for so long counts as dead (Redis' own default is 15 s)
 SETTLE_TIMEOUT_S = 30.0  # usually 2 to 4 s after a start or a death, on a busy machine more
 _BUS = 10_000  # nodes speak to each other at their port plus this
+_PORTS = range(
+    20_000, 22_700
+)  # the buses too lie below the ports of outgoing connections, which begin at 32,768
+_SYSTEM = random.SystemRandom()  # processes with one seed must not draw the same ports
 _ATTEMPTS = 20  # at a port that is free together with its bus port
 _HANDOVERS = 3  # attempts at one
 _ATTEMPT_S = 5.5  # Redis gives up an attempt after five seconds
@@ -312,7 +316,7 @@ def _start_with_bus(node: RedisServer) -> None:
         node.start()
         return
     for _ in range(_ATTEMPTS):
-        node.port = random.randrange(20_000, 32_000)  # noqa: S311  no secret; below the range of outgoing connections
+        node.port = _SYSTEM.choice(_PORTS)
         if is_free(node.port) and is_free(node.port + _BUS):
             with suppress(RuntimeError):  # another process took the port
                 node.start()

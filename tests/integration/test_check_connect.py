@@ -15,6 +15,8 @@ from cacheupdater.service import connection_check
 from cacheupdater_client.protocol import fence
 from cacheupdater_client.protocol.fence import floor_name, lease_name
 
+pytestmark = pytest.mark.usefixtures("patient")  # who judges answers need not hurry
+
 _CONFIG = """\
 version: 1
 queue: {{url: "{queue}"}}

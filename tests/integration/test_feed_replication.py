@@ -31,6 +31,7 @@ from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater.feed_ports import Watched
 
 TAKEOVER_S = 2.0
+HALF_S = 15.0  # of the time in which a feed that waits for the confirmation tells nothing
 SUPPORT = Path(__file__).parents[1] / "support"
 MAKING = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_create_logical%' AND state = 'active'"
 HEARD = "SELECT 1 FROM pg_stat_replication WHERE application_name = 'cacheupdater'"
@@ -160,7 +161,7 @@ async def test_a_table_that_is_described_again_holds_up_no_change_while_a_confir
     await world.run("TRUNCATE items")
     assert (await anext(batches)).emptied
     await world.run(FILL.format(5))
-    async with asyncio.timeout(TAKEOVER_S):
+    async with asyncio.timeout(HALF_S):
         told = await anext(batches)
     assert [len(first.changes), len(told.changes)] == [3, 5]
     await own.stop()

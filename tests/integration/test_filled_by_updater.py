@@ -164,12 +164,15 @@ async def test_without_an_updater_a_reader_is_told_when_its_wait_is_over(caches,
 
 async def test_a_value_that_is_too_old_is_loaded_by_the_updater(caches, database):
     item = item_of(caches)
-    assert await item(7, fresh_within="1s") == row(7)
+    assert await item(7) == row(7)
     await asyncio.to_thread(
         database.execute, "UPDATE items SET name = 'new' WHERE id = 7"
     )  # and nobody says so
+    found = row(7)
     async with asyncio.timeout(PATIENCE_S):
-        while (found := await item(7, fresh_within="1s")) == row(7):  # noqa: ASYNC110  no event tells of a value's age
+        while found == row(7):
+            with contextlib.suppress(NotFilled):  # where the machine needs a second from a load to its reader
+                found = await item(7, fresh_within="1s")
             await asyncio.sleep(0.05)
     assert found == row(7, "new")
     assert item.value.counts.refilled == 1

@@ -22,7 +22,7 @@ OLD = "1"  # ms since 1970: the record was born long ago
 
 
 @pytest.fixture
-async def client(redis_url):
+async def client(redis_url, patient):
     async with redis.asyncio.Redis.from_url(redis_url, decode_responses=True) as client:
         await client.hset(RECORD, "born", OLD)
         yield client

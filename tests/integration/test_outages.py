@@ -63,8 +63,12 @@ def updater(redis_server, pg_server):
         updaters.close()
 
 
-def client_of(kind, url, **options):
-    return kind.from_url(url, socket_timeout=0.5, socket_connect_timeout=0.5, **options)
+SOON_S = 0.5  # so long a client waits for a Redis that hangs
+PATIENT_S = 5.0  # and so long where nothing hangs but the machine
+
+
+def client_of(kind, url, timeout=PATIENT_S, **options):
+    return kind.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout, **options)
 
 
 class Reads(threading.Thread):
@@ -97,9 +101,9 @@ class Reads(threading.Thread):
 class Load:
     """An application with our client, and one with redis-py beside it, both reading all the time."""
 
-    def __init__(self, updater, redis_url):
-        self.ours = Reads(client_of(Redis, redis_url, emit=updater.emit))
-        self.theirs = Reads(client_of(redis.Redis, redis_url))
+    def __init__(self, updater, redis_url, timeout=PATIENT_S):
+        self.ours = Reads(client_of(Redis, redis_url, timeout, emit=updater.emit))
+        self.theirs = Reads(client_of(redis.Redis, redis_url, timeout))
 
     def __enter__(self):
         self.ours.start()
@@ -187,7 +191,7 @@ def test_redis_is_gone_and_comes_back_empty(
 
 
 def test_redis_hangs_and_goes_on(updater, redis_server, pg_server, outage, in_time, record_property):
-    with Load(updater, redis_server.url) as load:
+    with Load(updater, redis_server.url, SOON_S) as load:
         redis_server.pause()
         time.sleep(outage / 2)
         change_all(pg_server)

@@ -40,7 +40,7 @@ def updater(shop, module_pg_url, session_redis_url):
         client.flushdb()
     with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder:
         started = Updaters(Path(folder))
-        yield started.start(config(session_redis_url, sources, NAMESPACES))
+        yield started.start(config(session_redis_url, sources, NAMESPACES, missing="60s"))
         started.close()
 
 

@@ -77,7 +77,7 @@ def test_sqlite_serves_as_well(redis_url, plain, tmp_path, updaters):
 
 def test_sigterm_finishes_what_was_acknowledged(settings, redis_url, plain, updaters):
     keys = [f"product:{n}" for n in range(1, 401)]
-    settings["sources"]["main"]["budget"] = "200/s"  # so that it takes two seconds
+    settings["sources"]["main"]["budget"] = "100/s"  # so that it takes three seconds
     updater = updaters.start(settings)
     with Redis.from_url(redis_url, emit=updater.emit) as application:
         application.mget(keys)
@@ -97,7 +97,8 @@ def delivered(updater):
 
 
 def test_sigterm_waits_for_a_slow_statement(settings, shop, redis_url, plain, updaters):
-    slow = "SELECT id, name, price, pg_sleep(0.7) FROM products WHERE id IN :id"
+    settings["sources"]["main"]["statement_timeout"] = "1.8s"
+    slow = "SELECT id, name, price, pg_sleep(1.5) FROM products WHERE id IN :id"
     settings["namespaces"]["product"]["load"]["sql"] = slow
     updater = updaters.start(settings)
     with Redis.from_url(redis_url, emit=updater.emit) as application:

@@ -210,7 +210,7 @@ async def test_removals_without_a_right_to_their_commands_are_forbidden(admin, c
     await with_user(admin, [*RIGHTS, f"-{command}"], act)
 
 
-async def test_replica_is_unavailable_until_it_is_promoted(own_server):
+async def test_replica_is_unavailable_until_it_is_promoted(own_server, patient):
     writer = RedisWriter(own_server.url)
     with redis.Redis.from_url(own_server.url) as client:
         before = await writer.token()
@@ -299,7 +299,7 @@ async def test_frozen_server_holds_no_call_longer_than_its_bound_and_comes_back(
     await writer.close()
 
 
-async def test_tokens_of_a_server_are_void_after_its_restart(own_server):
+async def test_tokens_of_a_server_are_void_after_its_restart(own_server, patient):
     writer = RedisWriter(own_server.url)
     tokens = [await writer.token() for _ in range(8)]
     own_server.kill()

@@ -13,6 +13,8 @@ import threading
 import time
 from urllib.parse import urlsplit, urlunsplit
 
+from cacheupdater.local.ports import free_port
+
 LATE_S = 2.0
 PIECE = 65_536
 CANCEL = struct.pack("!ii", 16, 80877102)  # how such a request begins
@@ -27,8 +29,8 @@ class HurtPostgres:
     def __init__(self, url, *, columns):
         parts = urlsplit(url)
         self._to = (parts.hostname, parts.port)
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self._port = self._listening.getsockname()[1]
+        self._port = free_port()  # no outgoing connection gets it while the server is away
+        self._listening = socket.create_server(("127.0.0.1", self._port))
         self._columns = columns
         self._trouble = ""
         self._pairs = {}  # each client's socket -> its server's
@@ -83,6 +85,8 @@ class HurtPostgres:
             with self._lock:
                 self._pairs[client] = server
                 self.open.append((time.monotonic(), 1))
+            if self._trouble in {"refused", "reset"}:  # it began before this pair was known
+                _cut(client, server)
             threading.Thread(target=self._answer, args=[client, server], daemon=True).start()
             try:
                 while piece:

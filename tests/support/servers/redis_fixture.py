@@ -32,12 +32,13 @@ def patient(monkeypatch):
     """Lets calls to Redis take longer than the service would: for tests of answers, not of times."""
     from cacheupdater import redis_record
     from cacheupdater.adapters.depot_redis import servers
-    from cacheupdater.adapters.writer_redis import sessions, slots
+    from cacheupdater.adapters.writer_redis import sentinel, sessions, slots
 
     for module in (sessions, slots, redis_record, servers):
         monkeypatch.setattr(module, "CALL_TIMEOUT_S", BUSY_S)
     for module in (sessions, redis_record, servers):
         monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", BUSY_S)
+    monkeypatch.setattr(sentinel, "ASK_S", BUSY_S)
 
 
 def flushed(url: str) -> str:

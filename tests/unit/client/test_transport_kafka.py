@@ -462,7 +462,10 @@ def test_pump_leaves_a_lookup_that_hangs_behind(capfd, caplog):
     found.set()
     time.sleep(0.05)  # the thread has an answer for a loop that is closed
     assert capfd.readouterr().err == ""
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    ours = (
+        record for record in caplog.records if record.name == "asyncio"
+    )  # a sender of another test may warn
+    assert [record for record in ours if record.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.parametrize(
