@@ -67,7 +67,7 @@ EVENTS: Mapping[str, str] = {
     "write_delayed": "the Redis server of some keys of this namespace cannot take them now",
     "removal_refused": "changed keys of this namespace could be neither refreshed nor removed",
     "braked": "so many rows of this namespace vanished at once that the updater does not believe it; nothing was deleted",
-    "quarantined": "keys of this namespace fail again and again; nothing loads them for a minute, or until others of the namespace are loaded",
+    "quarantined": "keys of this namespace fail again and again; they are left alone for a minute, or until others of the namespace are loaded",
     "absent": "so many rows of this namespace do not exist that misses of keys which no load has found before wait (`missing.share`)",
     "foreign": "some values of this namespace are not what the updater would write; they are left alone",
     "form_changed": "values of this namespace that cacheupdater wrote before are in another form than it writes now; readers meet both forms. The trouble stands for one `ttl` and `fail_safe`",

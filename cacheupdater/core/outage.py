@@ -27,7 +27,9 @@ class Outage:
         """How often something has begun to fail. A new number tells an engine to look again at what it knows."""
         self._in_a_row = 0
         self._alone: dict[Hashable, int] = {}  # failures in a row of namespaces whose own loads are at fault
-        self._loaded: dict[Hashable, float] = {}  # when the last load that has succeeded began, by namespace
+        self._loaded: dict[
+            Hashable, float
+        ] = {}  # the latest beginning of a load that has succeeded, by namespace
 
     @property
     def lasts(self) -> bool:
@@ -45,12 +47,12 @@ class Outage:
     def loaded(self, namespace: Hashable, began: float) -> None:
         """A load of this namespace has succeeded that began at this time."""
         self._in_a_row = 0
-        self._loaded[namespace] = began
+        self._loaded[namespace] = max(began, self._loaded.get(namespace, -inf))
         if self._alone:
             self._alone.pop(namespace, None)
 
     def has_loaded(self, namespace: Hashable, since: float) -> bool:
-        """Whether the last load of this namespace that has succeeded began later than that."""
+        """Whether a load of this namespace has succeeded that began later than that."""
         return self._loaded.get(namespace, -inf) > since
 
     def concerns(self, namespace: Hashable) -> bool:

@@ -253,7 +253,7 @@ class Outcomes:
         tail = self._dedup.give_up(unit, key)
         failing = self.troubles.failing(key)
         self.troubles.over([key])
-        # Only a load that was refused may be the fault of others. Each try of a slow key takes a connection for a whole deadline.
+        # Where a load was refused, the statement may be at fault. A slow key is not excused: each try takes a whole deadline.
         namespace = unit.namespace if failure.at_source and not failure.slow else None
         self.troubles.quarantine.put(key, failure.error, now, namespace=namespace, failing=failing)
         self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")

@@ -15,7 +15,7 @@ from cacheupdater.core.words import counted
 from cacheupdater.pipeline.looking import WINDOW_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cacheupdater.core.budget import Source
     from cacheupdater.core.events import Event
@@ -70,19 +70,20 @@ class Dropping:
         """Called once a second."""
         self._note_causes(now)
         new, self._new = self._new, Counter()
-        lost: Counter[Source] = Counter()
-        sources = self._sources_of_the_healthy(namespaces) if new else {}
+        lost: Counter[Namespace] = Counter()
+        healthy = {each.name: each for each in self._healthy(namespaces)} if new else {}
         for (name, reason), keys in new.items():
-            if (source := sources.get(name)) is not None:
-                lost[source] += keys
-                lately = self._lately.setdefault(source.name, {}).setdefault(name, Lately())
+            if (namespace := healthy.get(name)) is not None:
+                lost[namespace] += keys
+                lately = self._lately.setdefault(namespace.source.name, {}).setdefault(name, Lately())
                 lately.keys, lately.last = lately.keys + keys, now
                 lately.reasons.add(reason)
         for name, names in list(self._lately.items()):
             self._forget(name, names, now)
-        for source, keys in lost.items():
-            text = f"{_said(self._lately[source.name])}: {_short(source, now)}"
-            self._notices.trouble("dropped", source.name, text, keys=keys)
+        for source in dict.fromkeys(each.source for each in lost):
+            losers = [each for each in lost if each.source is source]
+            text = f"{_said(self._lately[source.name])}: {_short(source, losers, now)}"
+            self._notices.trouble("dropped", source.name, text, keys=sum(lost[each] for each in losers))
 
     def _forget(self, source: str, names: dict[str, Lately], now: float) -> None:
         for name in [name for name, lately in names.items() if now - lately.last >= WINDOW_S]:
@@ -97,18 +98,18 @@ class Dropping:
         for cause in [cause for cause, last in self._failing.items() if now - last > AFTER_S]:
             del self._failing[cause]
 
-    def _sources_of_the_healthy(self, namespaces: Iterable[Namespace]) -> dict[str, Source]:
-        """The source of each namespace whose keys wait for nothing but their turn."""
+    def _healthy(self, namespaces: Iterable[Namespace]) -> list[Namespace]:
+        """The namespaces whose keys wait for nothing but their turn."""
         failing = self._failing
         if ("redis_down", "") in failing:
-            return {}
-        return {
-            each.name: each.source
+            return []
+        return [
+            each
             for each in namespaces
             if ("fleet_down", of_quota(each.name)) not in failing
             and not any((event, each.name) in failing for event in _OF_A_NAMESPACE)
             and not any((event, each.source.name) in failing for event in _OF_A_SOURCE)
-        }
+        ]
 
 
 def _said(names: dict[str, Lately]) -> str:
@@ -119,12 +120,19 @@ def _said(names: dict[str, Lately]) -> str:
     return f"hints of {', '.join(most)}{more} are dropped ({reasons})"
 
 
-def _short(source: Source, now: float) -> str:
-    """What is short: connections, if all of them are busy while the budget has saved up half of a burst."""
-    bucket, slots = source.bucket, source.slots
-    if slots.free <= 0 and bucket.level(now) >= bucket.burst / 2:
-        busy = counted(int(slots.window), "connection")
+def _short(source: Source, losers: Sequence[Namespace], now: float) -> str:
+    """What is short for the namespaces that lose hints."""
+    if all(_waits_for_connections(each, now) for each in losers):
+        busy = counted(int(source.slots.window), "connection")
         return (
             f"the loads of source {source.name} take too long for its {busy}, and its budget is not used up"
         )
     return f"the budget of source {source.name}, or a quota, does not pay for all that is asked"
+
+
+def _waits_for_connections(namespace: Namespace, now: float) -> bool:
+    """Whether it may take no connection, while its budget and its quota have saved up half of a burst."""
+    source, quota = namespace.source, namespace.quota
+    buckets = (source.bucket,) if quota is None else (source.bucket, quota)
+    saved = all(each.level(now) >= each.burst / 2 for each in buckets)
+    return saved and source.slots.room(namespace) <= 0

@@ -44,9 +44,10 @@ class Judging:
 
     def follow(self, before: Judging, unchanged: Iterable[Namespace]) -> None:
         """Takes over the verdicts on namespaces whose settings have not changed. The others are judged anew."""
-        self._lived = before._lives
+        self._lived = dict(before._lives)
         known = {each.name: verdict for each, verdict in before._open.items()}
         for namespace in unchanged:
+            self._lived[namespace.name] = before._lived.get(namespace.name, 0.0)
             if namespace.name in before._reformed:
                 self._reformed[namespace.name] = before._reformed[namespace.name]
             if namespace.name in known:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.notices import Notices
 
 
-class Held(NamedTuple):
+class Counts(NamedTuple):
     """Keys of one namespace that are in quarantine."""
 
     own: int = 0  # each is at fault itself
@@ -28,13 +28,13 @@ class Quarantining:
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
-        self._keys: dict[str, dict[str, Held]] = {}  # by namespace and partition
+        self._keys: dict[str, dict[str, Counts]] = {}  # by namespace and partition
 
     def __bool__(self) -> bool:
         """Whether any key is in quarantine."""
         return bool(self._keys)
 
-    def holds(self, partition: str, keys: Mapping[str, Held]) -> None:
+    def holds(self, partition: str, keys: Mapping[str, Counts]) -> None:
         """These are in quarantine in this partition, by namespace, and no others."""
         for name in {*keys, *self._keys}:
             by_partition = self._keys.setdefault(name, {})
@@ -59,6 +59,7 @@ def _said(name: str, own: int, refused: int) -> str:
     if refused:
         many = counted(refused, "key fails", "keys fail")
         said.append(
-            f"{many}, and no load of {name} has succeeded since: each partition tries one of these keys every 2 s"
+            f"{many}, and no load of {name} has succeeded since they failed first:"
+            " each partition tries one of these keys every 2 s"
         )
     return "; ".join(said)

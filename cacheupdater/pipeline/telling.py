@@ -14,7 +14,7 @@ from cacheupdater.core.answers import FINISHING, UNSOUND, Result, plain
 from cacheupdater.core.words import counted
 from cacheupdater.errors import Faulty, Unpaid
 from cacheupdater.pipeline.naming import named
-from cacheupdater.pipeline.quarantining import Held
+from cacheupdater.pipeline.quarantining import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -278,10 +278,10 @@ class Telling:
         records = engine.quarantine.keys
         keys = [key for key, record in records.items() if now < record.until and not record.free]
         if keys or self._around.quarantining:
-            by_name: dict[str, Held] = {}
+            by_name: dict[str, Counts] = {}
             for name, known in self._by_name(keys):
                 refused = sum(records[key].refused is not None for key in known)
-                by_name[name] = Held(len(known) - refused, refused)
+                by_name[name] = Counts(len(known) - refused, refused)
             self._around.quarantining.holds(self._label, by_name)
 
     def left(self, engine: Engine, now: float) -> None:

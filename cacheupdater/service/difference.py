@@ -39,11 +39,6 @@ _FORMS = ("value.encoding", *_SPELLINGS, "value.columns", "load.rows")
 _FRAMEWORK = ("kind", "serializer", "protocol")
 """The settings of a namespace by which the same rows become other values."""
 
-_KEYS = frozenset(
-    ("key", *(f"framework.{each}" for each in ("key_prefix", "version", "prefix", "namespace")))
-)
-"""The settings of a namespace by which its values lie at other keys. Nothing replaces the old ones, and nobody reads them."""
-
 Changed: TypeAlias = "tuple[str, str | None, str | None]"
 """A setting, what it was, and what it is. None: it is not set."""
 
@@ -111,9 +106,7 @@ def warnings(forms: Sequence[str]) -> Iterator[str]:
 
 
 def _has_another_form(changed: Sequence[Changed], namespace: NamespaceSection) -> bool:
-    """Whether the values at the namespace's keys are written in another form. A default that is now said is none."""
-    if any(own in _KEYS for own, _, _ in changed):
-        return False
+    """Whether the namespace's values are written in another form. A default that is now said is none."""
     forms, usual = _forms_of(namespace), _usual_of(namespace.framework)
     return any(
         own in forms and (was or usual.get(own)) != (now or usual.get(own)) for own, was, now in changed
@@ -135,13 +128,11 @@ def _usual_of(framework: FrameworkSection | None) -> Mapping[str, str]:
 
 
 def _settings_of_form(name: str, running: Config, read: Config) -> Iterator[Changed]:
-    """The changed settings of this section that say how values are written; none if they get other keys."""
+    """The changed settings of this section that say how values are written."""
     section, _, own = name.partition(".")
     if section != "namespaces":
         return
     was, now = running.namespaces[own], read.namespaces[own]
-    if was.pattern.text != now.pattern.text:
-        return
     for each in _FORMS:
         of = attrgetter(each)
         if of(was) != of(now):

@@ -128,7 +128,7 @@ def _summed_lately(pages: Sequence[Mapping[str, object]]) -> dict[str, object]:
                 examples += figure
             else:
                 sums[name] += cast("int", figure)
-    return {**sums, "examples": examples[:EXAMPLES]} if pages else {}
+    return {**sums, "examples": list(dict.fromkeys(examples))[:EXAMPLES]} if pages else {}
 
 
 def _feeds(feeds: Iterable[dict[str, object]]) -> list[dict[str, object]]:

@@ -94,5 +94,5 @@ def _plain(held: _Held, now: float) -> dict[str, object]:
         "namespace": _name(held),
         "error": held.record.error[:ERROR_MAX],
         "since": now - held.record.since,
-        "left": max(0.0, held.record.until - now),
+        "left": 0.0 if held.record.free else max(0.0, held.record.until - now),
     }

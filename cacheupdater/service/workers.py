@@ -225,11 +225,11 @@ class Workers:
         while True:
             for each in self._workers:
                 restarts = each.restarts
-                status, each.page = await asyncio.to_thread(pages.fetch, each.socket, "/readyz")
-                each.serves = status == pages.OK
-                if (
-                    each.serves and each.restarts == restarts
-                ):  # else the answer is of one that has ended meanwhile
+                status, page = await asyncio.to_thread(pages.fetch, each.socket, "/readyz")
+                if each.restarts != restarts:
+                    continue  # the answer is of a process that has ended meanwhile
+                each.serves, each.page = status == pages.OK, page
+                if each.serves:
                     each.down = False
                     self._notices.over("worker_down", str(each.number))
             self._notices.tick()

@@ -151,6 +151,14 @@ async def test_a_peer_is_told_the_hello_at_once_and_how_many_frames_were_taken(a
         assert w.rejected() == 0
 
 
+async def test_a_peer_cannot_claim_that_a_feed_has_told_its_changes_whether_there_is_room_or_not(address):
+    told = wire.encode_pack(wire.CHANGE, 0, [b"product:7"], tokens=[7])
+    async with world(address, packs_max=1) as w:
+        peer = await w.peer()
+        peer.writer.write(wire.encode_frame(0, told) * 3)
+        assert [wire.decode_pack(each).tokens for each in await w.taken(count=3)] == [()] * 3
+
+
 async def test_frames_arrive_whole_wherever_the_stream_is_cut(address):
     rng = random.Random(3)
     packs = [rng.randbytes(rng.randrange(1, 2000)) for _ in range(50)] + [bytes(wire.PACK_BYTES_MAX)]

@@ -83,8 +83,8 @@ _decode_any = msgspec.msgpack.Decoder()
 _decode_more = msgspec.msgpack.Decoder(_More)
 _BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda", b"\xdb")
 _CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
-_READ_HEADS = frozenset([bytes([VERSION, TOUCH]), bytes([VERSION, MISS])])
 _FIVE_ELEMENTS = b"\x95"  # how a pack without tokens begins
+_READ_HEADS = frozenset([bytes([0x96, VERSION, TOUCH]), bytes([0x96, VERSION, MISS])])  # reads with tokens
 _URGENT_HEADS = frozenset([_CHANGE_HEAD, bytes([VERSION, MISS])])
 _TIMED, _TIMED_BYTES = b"\xcf", 12  # version, kind and a time of eight bytes as every client encodes them
 # errors of msgspec for arbitrary bytes: its own, and those for text that is not UTF-8 and for keys that do not hash
@@ -145,7 +145,7 @@ def as_announced(payload: bytes) -> bytes:
 
     For code that takes packs from any sender. Most packs are known by their first bytes to have no such tokens.
     """
-    if payload[:1] == _FIVE_ELEMENTS or payload[1:3] in _READ_HEADS:
+    if payload[:1] == _FIVE_ELEMENTS or payload[:3] in _READ_HEADS:
         return payload
     try:
         pack = decode_pack(payload)

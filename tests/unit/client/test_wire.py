@@ -140,7 +140,9 @@ def test_changes_that_a_feed_told_carry_the_times_of_their_commits():
 def test_a_change_from_any_sender_carries_no_time_however_it_is_spelled():
     told = encode_pack(CHANGE, 1, [b"a", b"b"], [3, 1], tokens=[7, 8])
     wide = told[:1] + b"\xcc" + told[1:2] + b"\xcc" + told[2:]  # the same numbers, in two bytes each
-    for pack in (told, wide):
+    # the length of a long array reads like the version and the kind of a touch, or of a miss
+    long = [b"\xdc" + size.to_bytes(2) + told[1:] + b"\xc0" * (size - 6) for size in (256, 257)]
+    for pack in (told, wide, *long):
         assert decode_pack(pack).tokens == [7, 8]
         assert decode_pack(as_announced(pack)) == Pack(CHANGE, 1, [b"a", b"b"], [3, 1])
 

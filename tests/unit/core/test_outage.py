@@ -52,10 +52,12 @@ def test_each_beginning_is_counted_once():
     assert outage.begun == 3
 
 
-def test_a_namespace_has_loaded_since_a_time_if_its_last_success_began_later():
+def test_a_namespace_has_loaded_since_a_time_if_a_load_has_succeeded_that_began_later():
     outage = Outage()
     assert not outage.has_loaded("a", 0.0)
     outage.loaded("a", 5.0)
     assert outage.has_loaded("a", 4.9)
     assert not outage.has_loaded("a", 5.0), "it was under way already"
+    outage.loaded("a", 3.0)  # it ends last
+    assert outage.has_loaded("a", 4.9)
     assert not outage.has_loaded("b", 0.0)

@@ -137,8 +137,23 @@ def test_keys_that_fail_are_tried_again_if_the_last_load_that_succeeded_had_begu
     story = Story(namespace(every=0.5))
     story.touch(A, at=0.0)
     [under_way] = story.step(0.0).units
-    story.engine.quarantine.put(B, "no such column", 0.4, namespace=under_way.namespace, failing=0.1)
-    story.end(under_way, 0.5)
+    namespace_of_both = under_way.namespace
+    story.end(under_way, 0.3)
+    story.engine.quarantine.put(B, "no such column", 0.4, namespace=namespace_of_both, failing=0.1)
 
-    assert story.engine.quarantine.keys[B].refused is under_way.namespace
-    assert not story.engine.quarantine.bars(B, 0.6), "one is tried at once"
+    record = story.engine.quarantine.keys[B]
+    assert record.refused is namespace_of_both
+    assert not record.free
+
+
+def test_a_key_is_at_fault_if_a_later_load_has_succeeded_whichever_load_ends_last():
+    story = Story(namespace(every=0.5))
+    story.touch(A, at=0.0)
+    [early] = story.step(0.0).units
+    story.touch(b"p:3", at=0.2)
+    [late] = story.step(0.2).units
+    for unit in (late, early):
+        story.end(unit, 0.3)
+    story.engine.quarantine.put(B, "no such column", 0.4, namespace=early.namespace, failing=0.1)
+
+    assert story.engine.quarantine.keys[B].refused is None

@@ -88,6 +88,40 @@ def test_where_all_connections_are_busy_and_the_budget_is_not_used_up_the_loads_
     assert "does not pay for all that is asked" in process.told["slow"]
 
 
+SHORT_OF_CONNECTIONS = "take too long for its 4 connections"
+
+
+def full_source(**quota):
+    """A source whose budget is not used up, and two namespaces: `slow` waits for connections."""
+    source = Source("shop", Bucket(10.0, 100.0, now=0.0), concurrency=4)
+    pattern = Pattern.compile("slow:{id:int}")
+    slow, quick = Namespace("slow", pattern, source, **quota), *namespaces(source, "quick")
+    for namespace, seconds in ((quick, 0.01), (slow, 2.0)):
+        source.slots.take(namespace)
+        source.slots.measured(namespace, seconds, 1.0)
+    source.slots.window = 4.0
+    return source, slow, quick
+
+
+def test_a_slow_namespace_that_may_have_half_of_the_connections_is_told_of_them():
+    source, slow, quick = full_source()
+    source.slots.take(slow)
+    assert source.slots.free == 1
+    process = Process(slow, quick)
+    process.live(10)
+    process.live(1, ("slow", "aged", 40))
+    assert SHORT_OF_CONNECTIONS in process.told["shop"]
+
+
+def test_a_namespace_whose_quota_is_used_up_is_told_of_the_quota_though_all_connections_are_busy():
+    source, slow, quick = full_source(quota=Bucket(1.0, 100.0, now=0.0))
+    source.slots.take(slow)
+    process = Process(slow, quick)
+    process.live(10)
+    process.live(1, ("slow", "aged", 40))
+    assert "a quota, does not pay for all that is asked" in process.told["shop"]
+
+
 def test_a_source_is_one_line_however_many_namespaces_it_has():
     names = [f"n{number}" for number in range(NAMES_MOST + 3)]
     process = Process(*namespaces(SHOP, *names), *namespaces(DESK, "note"))

@@ -350,8 +350,9 @@ def test_values_that_were_written_with_a_longer_ttl_are_told_of_for_as_long_as_t
     notices = Notices(lambda: 0.0)
     before = namespace("p", ttl=300.0, fail_safe=30.0)
     judging, later = Judging([before], notices), namespace("p", ttl=60.0)
-    after = Judging([later], notices)
-    after.follow(judging, [])
+    first, after = (Judging([later], notices) for _ in range(2))
+    first.follow(judging, [])
+    after.follow(first, [later])  # a reload of something else, before there was a verdict
     reformed(after, notices, later, 10.0)
     after.tick(339.0)
     assert told_of(notices) == ["form_changed"]

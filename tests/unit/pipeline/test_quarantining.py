@@ -10,7 +10,7 @@ from stories.shell import Shell, in_virtual_time
 
 from cacheupdater.errors import Faulty
 from cacheupdater.pipeline.notices import QUIET_S, Notices
-from cacheupdater.pipeline.quarantining import Held, Quarantining
+from cacheupdater.pipeline.quarantining import Counts, Quarantining
 
 BROKEN = b"p:2"
 
@@ -30,8 +30,8 @@ def told(notices):
 
 
 def test_keys_of_all_partitions_are_one_trouble_of_their_namespace(quarantining, notices):
-    quarantining.holds("0", {"product": Held(1)})
-    quarantining.holds("1", {"product": Held(2), "banner": Held(1)})
+    quarantining.holds("0", {"product": Counts(1)})
+    quarantining.holds("1", {"product": Counts(2), "banner": Counts(1)})
     said = told(notices)
     assert said.keys() == {"product", "banner"}
     assert said["banner"] == (
@@ -41,8 +41,8 @@ def test_keys_of_all_partitions_are_one_trouble_of_their_namespace(quarantining,
 
 
 def test_a_partition_that_has_none_any_more_ends_no_trouble_of_another(quarantining, notices):
-    quarantining.holds("0", {"product": Held(1)})
-    quarantining.holds("1", {"product": Held(2)})
+    quarantining.holds("0", {"product": Counts(1)})
+    quarantining.holds("1", {"product": Counts(2)})
     quarantining.holds("0", {})
     assert told(notices)["product"].startswith("2 keys")
     quarantining.holds("1", {})
@@ -52,12 +52,12 @@ def test_a_partition_that_has_none_any_more_ends_no_trouble_of_another(quarantin
 
 def test_keys_of_a_namespace_that_loads_nothing_are_blamed_for_nothing(quarantining, notices):
     """A column was renamed: the log said that 83 keys fail by themselves."""
-    quarantining.holds("0", {"product": Held(0, 82)})
-    quarantining.holds("1", {"product": Held(0, 1)})
+    quarantining.holds("0", {"product": Counts(0, 82)})
+    quarantining.holds("1", {"product": Counts(0, 1)})
     assert told(notices)["product"].startswith(
-        "83 keys fail, and no load of product has succeeded since: each partition"
+        "83 keys fail, and no load of product has succeeded since they failed first: each partition"
     )
-    quarantining.holds("1", {"product": Held(1, 0)})
+    quarantining.holds("1", {"product": Counts(1, 0)})
     assert told(notices)["product"].startswith(
         "1 key fails by itself, so nothing loads it for a minute; 82 keys fail, and"
     )

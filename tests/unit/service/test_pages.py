@@ -72,7 +72,7 @@ def test_the_freshness_of_workers_has_the_hints_of_all_each_feed_once_and_what_o
     )
     assert page["feeds"] == [reads]
     assert page["lately"] == {
-        "hints": 210, "of_nobody": 6, "examples": ["a:1", "a:2", "a:1"], "looked": 27, "not_in_redis": 3
+        "hints": 210, "of_nobody": 6, "examples": ["a:1", "a:2"], "looked": 27, "not_in_redis": 3
     }  # fmt: skip
     assert page["warnings"][0] == down
 

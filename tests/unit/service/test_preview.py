@@ -128,7 +128,6 @@ PICKLED = "framework: {kind: aiocache, serializer: pickle}"
         (PICKLED, "framework: {kind: aiocache, serializer: pickle, protocol: 5}", True),
         (AIOCACHE, "framework: {kind: aiocache, serializer: json}", False),
         (PICKLED, "framework: {kind: aiocache, serializer: pickle, protocol: 4}", False),
-        (AIOCACHE, "framework: {kind: aiocache, namespace: shop, serializer: pickle}", False),
         ("ttl: 60s", "ttl: 90s", False),
         ("value: {encoding: msgpack}", "value: {encoding: msgpack, foreign: replace}", False),
     ],
@@ -145,14 +144,6 @@ def test_who_reads_values_whose_form_changes_is_warned_before_the_reload_and_at_
 def test_a_changed_default_is_no_other_form_where_it_means_nothing(load, own, forms):
     own = STATEMENT + f"    {own}\n"
     warned(load(own), load(own.replace("ttl: 60s", "ttl: 60s, value: {times: str}")), forms=forms)
-
-
-def test_values_that_get_other_keys_too_are_replaced_by_nobody(load):
-    warned(
-        load(STATEMENT),
-        load(STATEMENT.replace('"item:', '"item:v2:').replace("rows: one", "rows: many")),
-        forms=False,
-    )
 
 
 def test_rows_that_become_a_list_are_another_form(load):

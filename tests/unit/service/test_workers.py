@@ -132,9 +132,12 @@ async def test_an_answer_of_a_worker_that_has_ended_meanwhile_does_not_say_that_
     request.addfinalizer(parent._folder.cleanup)
     [worker] = parent._workers
 
+    told = []
+
     def fetch(_socket, _page):
         if not worker.restarts:  # it answers, and ends before the answer is read
             worker.restarts, worker.down = 1, True
+        told.append((worker.serves, worker.down))
         return 200, b"{}"
 
     monkeypatch.setattr("cacheupdater.service.workers.pages.fetch", fetch)
@@ -142,11 +145,9 @@ async def test_an_answer_of_a_worker_that_has_ended_meanwhile_does_not_say_that_
     probing = asyncio.ensure_future(parent._probe())
     try:
         async with asyncio.timeout(WITHIN_S):
-            while not worker.serves:  # noqa: ASYNC110  polled for what shall be true
+            while len(told) < 3:  # noqa: ASYNC110  polled for what shall be true
                 await asyncio.sleep(0.001)
-            assert worker.down
-            while worker.down:  # noqa: ASYNC110  the next probe hears of one that runs
-                await asyncio.sleep(0.001)
+        assert told[:3] == [(False, True), (False, True), (True, False)]
     finally:
         probing.cancel()
 
