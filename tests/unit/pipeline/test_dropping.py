@@ -116,6 +116,8 @@ def test_a_slow_namespace_that_may_have_half_of_the_connections_is_told_of_them(
 def test_a_namespace_whose_quota_is_used_up_is_told_of_the_quota_though_all_connections_are_busy():
     source, slow, quick = full_source(quota=Bucket(1.0, 100.0, now=0.0))
     source.slots.take(slow)
+    source.slots.take(quick)
+    assert source.slots.free == 0
     process = Process(slow, quick)
     process.live(10)
     process.live(1, ("slow", "aged", 40))
