@@ -94,9 +94,17 @@ async def _admin(servers: str) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(bootstrap_servers=servers.split(","))
     await admin.start()
     try:
+        await _until_controlled(admin)
         yield admin
     finally:
         await admin.close()
+
+
+async def _until_controlled(admin: AIOKafkaAdminClient) -> None:
+    """A broker answers before it knows its controller, and aiokafka cannot change a topic without one."""
+    async with asyncio.timeout(SETTLE_TIMEOUT_S):
+        while (await admin.describe_cluster())["controller_id"] < 0:  # noqa: ASYNC110  a broker does not notify
+            await asyncio.sleep(_POLL_S)
 
 
 async def _until_led(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> None:

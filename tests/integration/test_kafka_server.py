@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import psutil
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     KafkaConnectionError,
     TopicAlreadyExistsError,
@@ -261,3 +262,19 @@ def test_broker_outlives_the_user_who_started_it(light, tmp_path):
             assert kafka.pid == pid
             assert not ended(pid, 0.2)
     assert ended(pid, 5)
+
+
+async def test_a_topic_is_made_once_the_broker_knows_its_controller(kafka, monkeypatch):
+    """A broker that has just begun answers without one, and then a topic could not be made."""
+    described, said = AIOKafkaAdminClient.describe_cluster, []
+
+    async def describe(self):
+        said.append(await described(self) if len(said) == 2 else {"controller_id": -1})
+        return said[-1]
+
+    monkeypatch.setattr(AIOKafkaAdminClient, "describe_cluster", describe)
+    topic = f"controlled-{time.monotonic_ns()}"
+    await kafka_topics.create(kafka.bootstrap, topic, partitions=1)
+    assert [each["controller_id"] < 0 for each in said] == [True, True, False]
+    monkeypatch.undo()
+    await kafka_topics.delete(kafka.bootstrap, topic)
