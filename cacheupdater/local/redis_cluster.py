@@ -22,7 +22,7 @@ from cacheupdater.local.redis_server import RedisServer
 from cacheupdater.local.redis_telling import Telling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from cacheupdater.local.redis_telling import Reply, Word
@@ -150,14 +150,19 @@ class RedisCluster:
     # --- who is who -------------------------------------------------------------------------------------
 
     def owner(self, of: int | bytes | str) -> RedisServer:
-        """The primary of a slot, or of a key's slot: the newest that any running node has heard of.
+        """The primary of a slot, or of a key's slot."""
+        return self.owners([of])[0]
+
+    def owners(self, of: Iterable[int | bytes | str]) -> list[RedisServer]:
+        """The primaries of slots, or of keys' slots: the newest that any running node has heard of.
 
         Nodes hear of a failover or a move one after the other. Redis itself goes by the highest epoch.
         """
-        slot = of if isinstance(of, int) else key_slot(of.encode() if isinstance(of, str) else of)
-        views = (self.view(node) for node in self.nodes if self._telling.runs(node))
-        claims = [each for view in views for each in view if each.has(slot)]
-        return max(claims, key=lambda each: int(each.epoch)).server
+        views = [self.view(node) for node in self.nodes if self._telling.runs(node)]
+        newest = sorted(
+            (each for view in views for each in view if each.slots), key=lambda each: -int(each.epoch)
+        )
+        return [next(each.server for each in newest if each.has(slot)) for slot in map(_slot, of)]
 
     def primaries(self) -> list[RedisServer]:
         """The running nodes that own slots."""
@@ -305,6 +310,10 @@ class Migration:
         self._cluster.tell(self.source, "CLUSTER", "SETSLOT", self.slot, "STABLE")
         back.move_keys()
         self._cluster.tell(self.to, "CLUSTER", "SETSLOT", self.slot, "STABLE")
+
+
+def _slot(of: int | bytes | str) -> int:
+    return of if isinstance(of, int) else key_slot(of.encode() if isinstance(of, str) else of)
 
 
 def _start_with_bus(node: RedisServer) -> None:

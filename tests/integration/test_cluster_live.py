@@ -100,7 +100,9 @@ class Harm:
         # if all of them lie there, one leaves it first
         slot = min(self._slots, key=lambda each: self._homes[each] is dead)
         self.move(slot, besides=dead)
-        keys = frozenset(key for key in self._story.promised if self.cluster.owner(name_of(key)) is dead)
+        promised = [*self._story.promised]
+        owners = self.cluster.owners(map(name_of, promised))
+        keys = frozenset(key for key, owner in zip(promised, owners, strict=True) if owner is dead)
         began = now()
         self._story.world.kill(dead)
         forgets_until = now()

@@ -312,7 +312,10 @@ class Shop:
             await asyncio.to_thread(self.cluster.wait_until_settled)
 
     def stale(self):
-        found = {key: self.cluster.tell(self.cluster.owner(key), "GET", key) for key in self.rows}
+        owners = self.cluster.owners(self.rows)
+        found = {
+            key: self.cluster.tell(owner, "GET", key) for key, owner in zip(self.rows, owners, strict=True)
+        }
         return {key: value for key, value in found.items() if value not in {None, b"%d" % self.rows[key]}}
 
 
@@ -351,7 +354,7 @@ async def test_scripts_are_loaded_again_where_one_node_forgot_them(redis_cluster
 
 
 def keys_on(cluster, node, keys):
-    return [key for key in keys if cluster.owner(key) is node]
+    return [key for key, owner in zip(keys, cluster.owners(keys), strict=True) if owner is node]
 
 
 async def test_death_of_a_primary_stops_only_its_keys_and_they_land_on_its_successor(redis_cluster, writer):
