@@ -1,8 +1,8 @@
 """Hints that are dropped although nothing fails, because more is asked than can be loaded: a line for each source.
 
 `Vitals` makes one `Dropping`, hands it what the cores of all partitions have counted, and calls `tick` once a second. The line
-says what is short: the budget or a quota, or connections, if all are busy and the budget is not used up. A trouble is over
-after a minute without a drop. Keys that wait because something fails have another line, so they count for nothing here.
+says what is short. It says connections if the namespaces may take none while budget and quota are not used up. A trouble is
+over after a minute without a drop. Keys that wait because something fails have another line, so they count for nothing here.
 """
 
 from __future__ import annotations

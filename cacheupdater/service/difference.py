@@ -120,7 +120,7 @@ def _forms_of(namespace: NamespaceSection) -> frozenset[str]:
 
 
 def _usual_of(framework: FrameworkSection | None) -> Mapping[str, str]:
-    """What the settings of a framework are that are not set."""
+    """The defaults of a framework's settings."""
     if framework is None:
         return {}
     serializer, protocol = frameworks.SERIALIZERS[framework.kind][0], frameworks.PROTOCOLS[framework.kind]

@@ -152,8 +152,8 @@ def _barred(updater: Facts) -> Iterator[str]:
         left, error = _lasted(barred["left"]), barred["error"]
         if barred.get("refused"):
             yield (
-                f"The key is in quarantine: it fails ({error}), and no load of its namespace has succeeded since."
-                f" Hints try it again in {left}, or once such a load succeeds. Until then, each partition tries one of"
+                f"The key is in quarantine: it fails ({error}), and no load of its namespace has succeeded since"
+                f" it failed first. Hints try it again in {left}, or once such a load succeeds. Until then, each partition tries one of"
                 " these keys every 2 s."
             )
         else:

@@ -131,13 +131,14 @@ async def test_an_answer_of_a_worker_that_has_ended_meanwhile_does_not_say_that_
     parent = Workers(config, 1, ["/no/such/program"])
     request.addfinalizer(parent._folder.cleanup)
     [worker] = parent._workers
-
-    told = []
+    told, loop, thrice = [], asyncio.get_running_loop(), asyncio.Event()
 
     def fetch(_socket, _page):
         if not worker.restarts:  # it answers, and ends before the answer is read
             worker.restarts, worker.down = 1, True
         told.append((worker.serves, worker.down))
+        if len(told) == 3:
+            loop.call_soon_threadsafe(thrice.set)
         return 200, b"{}"
 
     monkeypatch.setattr("cacheupdater.service.workers.pages.fetch", fetch)
@@ -145,8 +146,7 @@ async def test_an_answer_of_a_worker_that_has_ended_meanwhile_does_not_say_that_
     probing = asyncio.ensure_future(parent._probe())
     try:
         async with asyncio.timeout(WITHIN_S):
-            while len(told) < 3:  # noqa: ASYNC110  polled for what shall be true
-                await asyncio.sleep(0.001)
+            await thrice.wait()
         assert told[:3] == [(False, True), (False, True), (True, False)]
     finally:
         probing.cancel()
