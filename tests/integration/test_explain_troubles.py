@@ -8,6 +8,7 @@ tests together wait no longer than the slowest one.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -33,6 +34,7 @@ SPARSE = [b"sparse:%d" % number for number in range(100, 400)]
 STRANGERS = [b"note:nobody-%d" % number for number in range(150)]
 NOTES = [f"note:{number}" for number in range(40)]
 ELSEWHERE = [b"note:%d" % number for number in range(150)]
+OURS = re.compile(r"partition (\d+) is ours")
 SESSION_S = 30.0  # the tests wait for no end of a session; without partitions, nothing is read
 PARTITIONS = 24  # members get them by lot: of two, one gets none once in eight million times
 BLOCK, BLOCKS = 1024 * 1024, 100  # bytes; too many for one batch, however well they are packed
@@ -238,15 +240,21 @@ def test_a_queue_that_goes_away_and_comes_back_empty(both, streams):
 
 @pytest.mark.prove
 def test_a_worker_that_ends_again_and_again(updaters, server, tmp_path):
-    queue = f"sqlite:///{tmp_path}/hints.db?partitions=2"
+    """Nobody gets its partitions before its session ends, so their keys have no owner."""
+    queue = f"sqlite:///{tmp_path}/hints.db?partitions={PARTITIONS}"
     parent = updaters.start(sharing(server, queue), arguments=("--workers", "2"))
+
+    def owners():
+        records = map(json.loads, parent.log.splitlines())
+        return {found[1]: each["worker"] for each in records if (found := OURS.match(each["message"]))}
 
     def without_one():
         for child in psutil.Process(parent.pid).children():
             if any(each.startswith("0:") for each in child.cmdline()):
                 child.kill()
-        return any(tells(parent, key, "worker_down") for key in NOTES[:8])  # of both workers' partitions
+        return any(tells(parent, key, "worker_down") for key in NOTES)
 
+    eventually(lambda: set(owners().values()) == {0, 1})
     eventually(without_one, within=WITHIN_S)
 
 
