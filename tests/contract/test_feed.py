@@ -17,7 +17,10 @@ from feeds.reading import Reading
 from cacheupdater.errors import Unavailable
 from cacheupdater.feed_ports import SILENCE_MAX
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 MANY = 1_002  # 2 to 1,001 are rows that no batch holds, and that fill several
+STOPPED_AFTER_S = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 
 
 @pytest.fixture
@@ -90,7 +93,7 @@ async def read(world):
     async def reader(*, wait=True, **options):
         started.append(Reading(world.feed(), **options))
         if wait:
-            await asyncio.wait_for(started[-1].started.wait(), 60)
+            await started[-1].until_started()
         return started[-1]
 
     yield reader
@@ -298,6 +301,16 @@ async def test_a_reader_that_is_stopped_while_it_waits_for_its_turn_never_takes_
     await insert(world, 2)
     await third.until_ids(2)
     assert not second.started.is_set()
+
+
+async def test_a_reader_that_is_stopped_while_it_starts_keeps_no_turn(world, read):
+    for pause in STOPPED_AFTER_S:
+        stopped = await read(wait=False)
+        await asyncio.sleep(pause)
+        await stopped.stop()
+    third = await read(confirms=True)
+    await insert(world, 1)
+    await third.until_ids(1)
 
 
 async def test_a_second_reader_goes_on_when_the_first_has_died(world, read):

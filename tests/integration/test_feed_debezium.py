@@ -43,7 +43,7 @@ async def insert(world, *ids, partition=0):
 
 async def test_records_that_tell_no_change_are_counted_and_confirmed_and_the_feed_goes_on(world):
     reader = Reading(world.feed(), confirms=True)
-    await reader.started.wait()
+    await reader.until_started()
     await insert(world, 1)
     await world.send((key(2), b"\0\0\0\0\7avro"), (None, b'{"id": 3, "__op": "u"}'), (key(4), None))
     await insert(world, 5)
@@ -136,7 +136,7 @@ async def test_where_no_table_has_a_topic_the_feed_is_refused_with_what_to_do(wo
 @pytest.mark.usefixtures("brands")
 async def test_a_table_without_a_topic_is_said_with_each_batch_and_the_others_are_told(world):
     reader = Reading(world.feed(), confirms=True)
-    await reader.started.wait()
+    await reader.until_started()
     await insert(world, 1)
     await reader.until_ids(1)
     await reader.until(lambda: not reader.batches[-1].changes)
@@ -181,7 +181,7 @@ async def test_an_updater_that_waited_for_the_turn_reads_a_topic_that_has_come_m
 async def test_a_reader_goes_on_when_another_joins_and_leaves_and_nothing_comes_twice(world):
     """Although nothing is confirmed: the group's offsets are not where it goes on."""
     reader = Reading(world.feed())
-    await reader.started.wait()
+    await reader.until_started()
     for each in range(3):
         before = _generation(reader)
         other = Reading(world.feed())

@@ -37,7 +37,7 @@ async def read(world):
 
     async def reader(world=world):
         started.append(Reading(world.feed(), confirms=True))
-        await asyncio.wait_for(started[-1].started.wait(), 60)
+        await started[-1].until_started()
         return started[-1]
 
     yield reader
@@ -219,7 +219,7 @@ async def test_a_server_with_two_phase_commits_prepares_transactions_and_is_told
     [lack] = await world.installation.lacks()
     assert not lack.grave
     reader = Reading(world.feed(), confirms=True)
-    await asyncio.wait_for(reader.started.wait(), 60)
+    await reader.until_started()
     async with session(world.url) as application:
         await application.execute("BEGIN")
         await application.execute("INSERT INTO items VALUES (1, 0)")

@@ -171,7 +171,7 @@ async def test_the_old_key_of_another_column_is_told_with_a_full_identity(logica
     world = await ReplicationWorld(logical_pg_url, Watched("items", ("shelf",))).start()
     await world.run("ALTER TABLE items REPLICA IDENTITY FULL", "INSERT INTO items VALUES (1, 10)")
     reading = Reading(world.feed())
-    await reading.started.wait()
+    await reading.until_started()
     await world.run("UPDATE items SET shelf = 11", "UPDATE items SET note = 'x'", "DELETE FROM items")
     await reading.until(lambda: len(reading.rows) == 4)
     assert reading.rows == [[{"shelf": 10}], [{"shelf": 10}, {"shelf": 11}], [{"shelf": 11}], [{"shelf": 11}]]
@@ -184,7 +184,7 @@ async def test_a_table_that_is_written_with_its_schema_and_without_is_told_with_
     both = (Watched("items", ("id",)), Watched("public.items", ("shelf",)))
     world = await ReplicationWorld(logical_pg_url, *both).start()
     reading = Reading(world.feed())
-    await reading.started.wait()
+    await reading.until_started()
     await world.run("INSERT INTO items VALUES (1, 10)")
     await reading.until_ids(1)
     assert reading.rows == [[{"id": 1, "shelf": 10}]]
@@ -307,7 +307,7 @@ async def test_the_loss_is_told_by_whoever_reads_the_new_slot_if_its_maker_has_d
 async def test_before_version_14_the_process_that_made_the_slot_anew_tells_the_loss(world, monkeypatch):
     monkeypatch.setattr(stream, "MESSAGES_SINCE", 10**9)
     reader = Reading(world.feed())
-    await reader.started.wait()
+    await reader.until_started()
     await world.lose()
     assert isinstance(await reader.error(), Unavailable)
     again = Reading(reader.feed)

@@ -202,7 +202,7 @@ async def test_removals_without_a_right_to_their_commands_are_forbidden(admin, c
     """To the script, or to what it does with a key: no outage, which may be waited for without end."""
 
     async def act(writer):
-        with pytest.raises(Forbidden, match=r"NOPERM|can't run"):
+        with pytest.raises(Forbidden, match=r"NOPERM|can't run|has no permissions"):
             await writer.invalidate([b"ns:1", b"ns:2"])
 
     admin.select(1)

@@ -143,6 +143,8 @@ class NotifyFeed:
                 )
         await connection.add_listener(CHANNEL, lambda *_: self._rung.set())
         connection.add_termination_listener(lambda *_: self._rung.set())
+        if self._stopped.is_set():  # `stop` has not seen this connection, which holds the turn
+            raise Unavailable("the feed was stopped while it started")
         self._ledger = Ledger({each.target.name: each.types for each in tables})
         self._floor = Floor()
 

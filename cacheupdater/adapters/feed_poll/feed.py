@@ -62,7 +62,9 @@ class PollFeed:
         self._renewing: asyncio.Task[None] | None = None
         self._paid = 0.0  # when the budget has paid for all rows that were read, by the loop's clock
         self._stopped = asyncio.Event()
-        self._reading = asyncio.Lock()  # held by a step, so that `stop` closes nothing beneath it
+        self._reading = (
+            asyncio.Lock()
+        )  # held by a start and by a step, so that `stop` closes nothing beneath them
 
     # --- the port -------------------------------------------------------------------------------------
 
@@ -70,18 +72,11 @@ class PollFeed:
         """As the port says. It does not wait for the database while another has the turn."""
         await self._end_renewals()
         self._stopped.clear()
-        while (kept := await self._taken()) is None:
-            await self._rest(TURN_S)
-            if self._stopped.is_set():
-                raise Unavailable("the feed was stopped while it waited for its turn")
-        self._kept, self._read = kept, {}
+        self._kept, self._read = await self._turn(), {}
         self._renewing = asyncio.ensure_future(self._renew())
         try:
-            dialect = await self._database.inspect(lambda connection: connection.dialect.name)
-            self._asked = text(columns.CLOCKS.get(dialect, columns.ANY_CLOCK))
-            self._clock = await self._now()
-            self._tables = deque([await self._opened(each) for each in self._settings.tables])
-            await self.confirm(self._read)  # so that the next start begins where this one does
+            async with self._reading:
+                await self._prepare()
         except BaseException:
             await self.stop()
             raise
@@ -118,13 +113,24 @@ class PollFeed:
         self._stopped.set()
         had_turn = self._renewing is not None
         await self._end_renewals()
-        if had_turn:
-            await self._marks.leave()
         async with self._reading:
+            if had_turn:
+                await self._marks.leave()
             await self._marks.close()
             await self._database.close()
 
     # --- the turn -------------------------------------------------------------------------------------
+
+    async def _turn(self) -> Mapping[str, str]:
+        """Waits for the turn, and returns the marks. A turn that is given while `stop` runs is given up: `stop` has not seen it."""
+        while (kept := await self._taken()) is None and not self._stopped.is_set():
+            await self._rest(TURN_S)
+        if kept is not None and not self._stopped.is_set():
+            return kept
+        if kept is not None:
+            await self._marks.leave()
+        await self._marks.close()
+        raise Unavailable("the feed was stopped while it waited for its turn")
 
     async def _taken(self) -> Mapping[str, str] | None:
         asked = asyncio.get_running_loop().time()
@@ -146,6 +152,16 @@ class PollFeed:
             await asyncio.wait([task])
 
     # --- reading --------------------------------------------------------------------------------------
+
+    async def _prepare(self) -> None:
+        """Looks at the tables, and at how far each was read."""
+        dialect = await self._database.inspect(lambda connection: connection.dialect.name)
+        self._asked = text(columns.CLOCKS.get(dialect, columns.ANY_CLOCK))
+        self._clock = await self._now()
+        self._tables = deque([await self._opened(each) for each in self._settings.tables])
+        if self._stopped.is_set():
+            raise Unavailable("the feed was stopped while it started")
+        await self.confirm(self._read)  # so that the next start begins where this one does
 
     async def _now(self) -> columns.Clock:
         """The database's clock."""

@@ -21,6 +21,7 @@ class Reading:
     async def _read(self):
         await self.feed.start()
         self.started.set()
+        self._come.set()
         async for batch in self.feed.batches():
             self.batches.append(batch)
             if self._confirms:
@@ -40,6 +41,10 @@ class Reading:
     @property
     def emptied(self):
         return [table for batch in self.batches for table in batch.emptied]
+
+    async def until_started(self):
+        """Waits until the feed has begun to read."""
+        await self.until(self.started.is_set)
 
     async def until(self, condition, patience=PATIENCE_S):
         """Waits until the condition holds, and fails with the feed's own error if that ends the reading."""

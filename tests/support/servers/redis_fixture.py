@@ -25,13 +25,15 @@ def session_redis_url():
 
 
 BUSY_S = 5.0  # the longest that a machine which runs all tests at once delays a call
+WRITTEN_S = 30.0  # and that others hold a file of SQLite: each of their writes waits for the disk, and SQLite serves in no order
 
 
 @pytest.fixture
 def patient(monkeypatch):
-    """Lets calls to Redis take longer than the service would: for tests of answers, not of times."""
+    """Lets calls to Redis, and to a queue in a file, take longer than the service would: for tests of answers, not of times."""
     from cacheupdater import redis_record
     from cacheupdater.adapters.depot_redis import servers
+    from cacheupdater.adapters.depot_sql import sqlite_file
     from cacheupdater.adapters.writer_redis import sentinel, sessions, slots
 
     for module in (sessions, slots, redis_record, servers):
@@ -39,6 +41,7 @@ def patient(monkeypatch):
     for module in (sessions, redis_record, servers):
         monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", BUSY_S)
     monkeypatch.setattr(sentinel, "ASK_S", BUSY_S)
+    monkeypatch.setattr(sqlite_file, "BUSY_S", WRITTEN_S)
 
 
 def flushed(url: str) -> str:
