@@ -111,11 +111,9 @@ class PollFeed:
     async def stop(self) -> None:
         """As the port says."""
         self._stopped.set()
-        had_turn = self._renewing is not None
         await self._end_renewals()
         async with self._reading:
-            if had_turn:
-                await self._marks.leave()
+            await self._marks.leave()  # a start that was cancelled may have been given it
             await self._marks.close()
             await self._database.close()
 
