@@ -100,5 +100,5 @@ def test_dogpile_counts_expiration_from_the_load(r, every_redis_url):
     assert commit(r, began, entry("dogpile", ROW), form="dogpile") == [WRITTEN]
     assert region.get("k", expiration_time=LONG_MS) == ROW
     assert region.get("k", expiration_time=10) is NO_VALUE
-    region.backend.writer_client.close()
     assert region.get_or_create("k", lambda: OTHER, expiration_time=10) == OTHER
+    region.backend.writer_client.close()

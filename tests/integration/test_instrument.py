@@ -133,6 +133,7 @@ def test_every_way_to_a_client_is_reached(redis_url, ear):
     for client in made:
         client.get("k")
         client.close()
+        client.connection_pool.disconnect()  # the pool of a client of one connection stays open
     assert ear.heard() == {(MISS, b"k"): 3}
 
 
