@@ -62,9 +62,7 @@ class PollFeed:
         self._renewing: asyncio.Task[None] | None = None
         self._paid = 0.0  # when the budget has paid for all rows that were read, by the loop's clock
         self._stopped = asyncio.Event()
-        self._reading = (
-            asyncio.Lock()
-        )  # held by a start and by a step, so that `stop` closes nothing beneath them
+        self._reading = asyncio.Lock()  # held by start and step, so that `stop` closes nothing beneath them
 
     # --- the port -------------------------------------------------------------------------------------
 
@@ -123,12 +121,11 @@ class PollFeed:
         """Waits for the turn, and returns the marks. A turn that is given while `stop` runs is given up: `stop` has not seen it."""
         while (kept := await self._taken()) is None and not self._stopped.is_set():
             await self._rest(TURN_S)
-        if kept is not None and not self._stopped.is_set():
-            return kept
-        if kept is not None:
+        if kept is None or self._stopped.is_set():
             await self._marks.leave()
-        await self._marks.close()
-        raise Unavailable("the feed was stopped while it waited for its turn")
+            await self._marks.close()
+            raise Unavailable("the feed was stopped while it waited for its turn")
+        return kept
 
     async def _taken(self) -> Mapping[str, str] | None:
         asked = asyncio.get_running_loop().time()
