@@ -240,7 +240,7 @@ def test_a_queue_that_goes_away_and_comes_back_empty(both, streams):
 
 @pytest.mark.prove
 def test_a_worker_that_ends_again_and_again(updaters, server, tmp_path):
-    """Nobody gets its partitions before its session ends, so their keys have no owner."""
+    """Nobody gets the partitions of a killed worker before its session ends. Until then, their keys have no owner."""
     queue = f"sqlite:///{tmp_path}/hints.db?partitions={PARTITIONS}"
     parent = updaters.start(sharing(server, queue), arguments=("--workers", "2"))
 

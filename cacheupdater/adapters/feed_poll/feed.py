@@ -111,21 +111,22 @@ class PollFeed:
         self._stopped.set()
         await self._end_renewals()
         async with self._reading:
-            await self._marks.leave()  # a start that was cancelled may have been given it
+            await self._marks.leave()  # Redis may have given the turn to a start that was cancelled
             await self._marks.close()
             await self._database.close()
 
     # --- the turn -------------------------------------------------------------------------------------
 
     async def _turn(self) -> Mapping[str, str]:
-        """Waits for the turn, and returns the marks. A turn that is given while `stop` runs is given up: `stop` has not seen it."""
-        while (kept := await self._taken()) is None and not self._stopped.is_set():
+        """Waits for the turn, and returns the marks. Leaves a turn that Redis gives while `stop` runs, for `stop` does not see it."""
+        while not self._stopped.is_set():
+            kept = await self._taken()
+            if kept is not None and not self._stopped.is_set():
+                return kept
             await self._rest(TURN_S)
-        if kept is None or self._stopped.is_set():
-            await self._marks.leave()
-            await self._marks.close()
-            raise Unavailable("the feed was stopped while it waited for its turn")
-        return kept
+        await self._marks.leave()
+        await self._marks.close()
+        raise Unavailable("the feed was stopped while it waited for its turn")
 
     async def _taken(self) -> Mapping[str, str] | None:
         asked = asyncio.get_running_loop().time()

@@ -25,7 +25,8 @@ def session_redis_url():
 
 
 BUSY_S = 5.0  # the longest that a machine which runs all tests at once delays a call
-WRITTEN_S = 30.0  # and that others hold a file of SQLite: each of their writes waits for the disk, and SQLite serves in no order
+# The longest that other processes hold a file of SQLite: each write waits for the disk, and SQLite serves writers in no order.
+WRITTEN_S = 30.0
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The turn of the feed `poll`, where the answer that gives it is on its way as the feed is stopped."""
+"""The turn of the feed `poll`: it is stopped after Redis has given the turn, and before the answer has come."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cacheupdater.testing.memory_marks import MemoryMarks, MemoryPlace
 
 
 class SlowMarks(MemoryMarks):
-    """The turn is given, and nobody knows yet."""
+    """Marks that give the turn at once, and answer late."""
 
     def __init__(self, place):
         super().__init__(place)
@@ -31,7 +31,7 @@ class SlowMarks(MemoryMarks):
 
 
 class NoDatabase:
-    """A feed that never gets as far as this."""
+    """No test here comes to a statement."""
 
     async def close(self):
         """Nothing is open."""
