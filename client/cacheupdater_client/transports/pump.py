@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 LEAVE_S = 0.05  # for each step of leaving: a goodbye that a living peer answers in one round trip
+_TIMES = 3  # if a process stands still while it leaves, all times pass at once, and nothing is cut yet
 
 log = logging.getLogger("cacheupdater_client")
 _P = ParamSpec("_P")
@@ -90,7 +91,10 @@ class Pump:
             self._abandon()
             return
         self.start(self._end(farewell))
-        self.run(3 * LEAVE_S)
+        for _ in range(_TIMES):
+            self.run(3 * LEAVE_S)
+            if not self._work:
+                break
         self._loop.close()
 
     async def _end(self, farewell: Callable[[], Coroutine[object, object, None]]) -> None:

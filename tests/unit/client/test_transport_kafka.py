@@ -27,7 +27,7 @@ from cacheupdater_client.transports.kafka import (
     KafkaLink,
 )
 from cacheupdater_client.transports.linger import ENOUGH, LINGER_S, PACE_S
-from cacheupdater_client.transports.pump import Pump
+from cacheupdater_client.transports.pump import LEAVE_S, Pump
 from cacheupdater_client.transports.stream import BACKOFF_MAX_S
 
 
@@ -440,6 +440,26 @@ def test_pump_looks_up_names_in_threads_that_nobody_waits_for():
         pass
 
     pump.close(nothing)
+
+
+def test_pump_cuts_its_connections_though_the_process_stood_still_while_it_left():
+    """All times of the end have passed at once. A connection that stays open would print a warning when it is collected."""
+    pump, opened = Pump(), []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        async def connect():
+            loop = asyncio.get_running_loop()
+            opened.append((await loop.create_connection(asyncio.Protocol, *server.getsockname()))[0])
+
+        async def stands_still():
+            time.sleep(4 * LEAVE_S)  # noqa: ASYNC251  as a process that is not given the processor
+            await asyncio.sleep(PATIENCE_S)
+
+        pump.start(connect())
+        pump.run(PATIENCE_S)
+        pump.close(stands_still)
+    [transport] = opened
+    assert transport.get_extra_info("socket").fileno() == -1
 
 
 def test_pump_leaves_a_lookup_that_hangs_behind(capfd, caplog):
