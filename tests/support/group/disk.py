@@ -19,7 +19,7 @@ class SlowestWrite(Metronome):
 
     def run(self):
         with self._path.open("wb", buffering=0) as file:
-            while not self._ended.wait(self.BEAT_S):
+            while not self.ended.wait(self.BEAT_S):
                 began = monotonic()
                 file.write(b"written")
                 os.fsync(file.fileno())
