@@ -136,7 +136,7 @@ def test_what_a_process_has_learned_survives_its_end_and_a_damaged_file_is_no_ob
     data[200] ^= 1
     file.write_bytes(data)
     updater.start()
-    (said,) = updater.messages
+    (said,) = updater.complaints
     assert said.startswith(
         "the file of learned state is ignored, everything is learned anew: its checksum is wrong"
     )

@@ -145,12 +145,12 @@ def test_it_serves_keeps_its_state_and_drains(make, settings, folder, redis_url)
     ):
         application.get("banner:top")
         eventually(lambda: plain.get("banner:top"))
-    assert updater.page("/readyz")[0] == 200
+    eventually(lambda: updater.page("/readyz")[0] == 200)
     updater.tell(signal.SIGTERM)
     assert updater.wait() == 0
     assert not updater.socket.exists()
     assert Path(settings["state"]).stat().st_uid == restricted.UID
-    assert updater.messages == []
+    assert updater.complaints == []
 
 
 def test_none_outlives_whoever_started_it(make, settings):
@@ -161,9 +161,9 @@ def test_none_outlives_whoever_started_it(make, settings):
     assert not inside.is_running()
 
 
-def phases(updater):
-    """Moments of a start, each with a name, from the first at which a signal can be heard."""
-    eventually(lambda: updater.hears(signal.SIGTERM), READY_S, every=0.001)
+def phases(updater, number):
+    """Moments of a start, each with a name, from the first at which this signal can be heard."""
+    eventually(lambda: updater.hears(number), READY_S, every=0.001)
     began = time.monotonic()
     for step in range(STEPS):
         eventually(lambda at=step: time.monotonic() - began >= at * STEP_S, every=0.001)
@@ -178,7 +178,7 @@ def test_a_stop_at_each_moment_of_its_start_ends_it_with_0(make, settings):
     for wanted in range(STEPS + 1):
         updater = make(settings)
         updater.launch()
-        for number, name in enumerate(phases(updater)):
+        for number, name in enumerate(phases(updater, signal.SIGTERM)):
             if number == wanted:
                 updater.tell(signal.SIGTERM)
                 assert updater.wait() == 0, name
@@ -190,7 +190,7 @@ def test_a_stop_at_each_moment_of_its_start_ends_it_with_0(make, settings):
 def test_a_reload_at_each_moment_of_its_start_ends_it_never(make, settings):
     updater = make(settings)
     updater.launch()
-    for _ in phases(updater):
+    for _ in phases(updater, signal.SIGHUP):
         assert updater.hears(signal.SIGHUP)
         updater.tell(signal.SIGHUP)
     eventually(lambda: updater.page("/readyz")[0] == 200)

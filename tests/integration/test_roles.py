@@ -166,7 +166,7 @@ def test_an_updater_that_listens_beside_a_shared_queue_collects_for_all_and_refr
         assert own.wait() == 0
     assert not own.socket.exists()
     assert eventually(lambda: other.metric("hints_total", kind="touch") > 0)
-    assert own.messages == []
+    assert own.complaints == []
 
 
 def test_of_several_workers_one_listens_and_all_refresh(updaters, durable_redis, shop, file_of):

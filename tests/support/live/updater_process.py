@@ -31,6 +31,16 @@ HTTP_S = 30.0
 _SAMPLE = re.compile(r"^cacheupdater_(\w+?)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
+_LATE = (
+    "redis_down",
+    "queue_missing",
+    "fetch_failed",
+    "commit_failed",
+    "load_failed",
+    "write_delayed",
+    "pauses_unread",
+)
+
 NAIVE = str(Path(__file__).with_name("naive_updater.py"))
 
 
@@ -154,6 +164,11 @@ class Updater:
         return list(
             dict.fromkeys(each["message"] for each in lines if each["level"] not in {"info", "debug"})
         )
+
+    @property
+    def complaints(self):
+        """The messages, without those that only say that another process answers late."""
+        return [each for each in self.messages if not each.startswith(_LATE)]
 
     @property
     def troubles(self):
