@@ -113,13 +113,9 @@ class Shop:
         """A value of every row, as a reader has caused it."""
         wanted = self.rows()
         with Redis.from_url(self.redis_url, emit=emit) as cache:
-
-            def filled():
-                for name in wanted:
-                    cache.get(name)
-                return self.values() == wanted
-
-            eventually(filled, every=0.2)
+            for name in wanted:
+                cache.get(name)  # once: a second miss that comes late is loaded again
+            eventually(lambda: self.values() == wanted)
 
     def stale(self):
         """Keys whose value is not their row."""

@@ -69,6 +69,14 @@ def item_of(caches, wait=LONG, **options):
     return caches.value(Stub().item, PATTERN, cache=caches.cache(fill="updater", wait=wait, **options))
 
 
+async def at_last(item, number):
+    """A miss just after the end of a load is declined, for its reader may have looked before the end. So it asks again."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with contextlib.suppress(NotFilled):
+                return await item(number)
+
+
 async def test_a_missing_key_is_filled_by_the_updater_and_then_found(caches):
     item = item_of(caches)
     assert await item(7) == row(7)
@@ -92,16 +100,9 @@ async def test_a_reader_that_waits_is_believed_where_redis_has_lost_the_mark_tha
 ):
     item = item_of(caches, wait=SHORT)
 
-    async def until_told():
-        """A miss just after the end of a load is declined, for its reader may have looked before the end."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                with contextlib.suppress(NotFilled):
-                    return await item(ROWS + 1)
-
-    assert await until_told() is None
+    assert await at_last(item, ROWS + 1) is None
     plain.delete(floor_name(b"item:%d" % (ROWS + 1)))
-    assert await until_told() is None
+    assert await at_last(item, ROWS + 1) is None
 
 
 async def test_a_value_of_another_type_stays_and_its_reader_is_told_that_nobody_fills_it(caches, plain):
@@ -175,7 +176,7 @@ async def test_a_value_that_is_too_old_is_loaded_by_the_updater(caches, database
                 found = await item(7, fresh_within="1s")
             await asyncio.sleep(0.05)
     assert found == row(7, "new")
-    assert item.value.counts.refilled == 1
+    assert item.value.counts.refilled == 1 + item.value.counts.not_filled
     with pytest.raises(ValueError, match="fresh_within must be at least 1000 ms where an updater fills"):
         await item(7, fresh_within="500ms")
 
@@ -201,7 +202,7 @@ async def test_a_value_that_nobody_can_read_is_loaded_and_one_that_stays_is_an_e
     with pytest.raises(NotFilled):
         await item(7)
     plain.delete("item:7")
-    assert await item_of(caches)(7) == row(7)
+    assert await at_last(item, 7) == row(7)
 
 
 async def test_many_waiting_tasks_ask_together_and_all_end(redis_url):
