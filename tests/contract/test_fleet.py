@@ -5,15 +5,27 @@ from __future__ import annotations
 import pytest
 from servers.redis_places import worlds
 
+from cacheupdater.adapters import fleet_redis
 from cacheupdater.adapters.fleet_redis import RedisFleet
-from cacheupdater.core.shares import CLAIM_LIFE, WAITING, YOUTH, Owner
+from cacheupdater.core import shares
+from cacheupdater.core.shares import Owner
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Grant, Offer
+from cacheupdater.testing import memory_fleet
 from cacheupdater.testing.memory_fleet import MemoryFleet, MemoryRecords
 
 pytestmark = pytest.mark.usefixtures("patient")
 
 BUDGET = 100.0
+SECOND = 20.0  # real seconds that stand for one: a real server's clock goes on between two calls
+CLAIM_LIFE, WAITING, YOUTH = (SECOND * each for each in (shares.CLAIM_LIFE, shares.WAITING, shares.YOUTH))
+
+
+@pytest.fixture(autouse=True)
+def slow_clock(monkeypatch):
+    for module in (fleet_redis, memory_fleet):
+        for name in ("CLAIM_LIFE", "WAITING", "YOUTH"):
+            monkeypatch.setattr(module, name, SECOND * getattr(shares, name))
 
 
 class Real:
@@ -151,9 +163,9 @@ async def test_a_claim_ends_by_itself_when_its_owner_is_silent(grown):
     dead, heir = grown.fleet(), grown.fleet()
     await rate(dead, 100.0)
 
-    await grown.wait(CLAIM_LIFE - 1.0)
+    await grown.wait(CLAIM_LIFE - SECOND)
     assert await rate(heir, 100.0) == 0.0
-    await grown.wait(1.1)
+    await grown.wait(1.1 * SECOND)
     assert await heir.exchange("main", offer(100.0)) == Grant(100.0, ())
 
 
@@ -195,10 +207,10 @@ async def test_in_a_new_record_nobody_gets_more_than_it_holds(place):
 
     assert await rate(second, 100.0) == 0.0
     assert await rate(first, 100.0, 60.0) == 60.0
-    await place.wait(YOUTH - 1.0)
+    await place.wait(YOUTH - SECOND)
     assert await rate(second, 100.0) == 0.0
     assert await rate(first, 60.0, 60.0) == 60.0
-    await place.wait(1.1)
+    await place.wait(1.1 * SECOND)
     assert await rate(second, 100.0) == 40.0
 
 
@@ -209,7 +221,7 @@ async def test_a_claim_that_a_lost_record_held_is_given_to_nobody_while_its_owne
     await grown.lose()
 
     assert await rate(heir, 100.0) == 0.0
-    await grown.wait(CLAIM_LIFE - 1.0)
+    await grown.wait(CLAIM_LIFE - SECOND)
     assert await rate(heir, 100.0) == 0.0
-    await grown.wait(1.1)
+    await grown.wait(1.1 * SECOND)
     assert await rate(heir, 100.0) == 100.0

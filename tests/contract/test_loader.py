@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 
 import pytest
+from suite.pace import PATIENCE_S
 
 from cacheupdater.adapters.loader_python import PythonLoader
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
@@ -45,7 +46,7 @@ class World:
 
 
 def _sql(url, breaking):
-    source = SqlSource(url)
+    source = SqlSource(url, statement_timeout=PATIENCE_S)
     products = SqlLoader(source, "SELECT id, name, note FROM products WHERE id IN :id", PRODUCT)
     sql = 'SELECT user_id AS "user", shop, body FROM baskets WHERE (user_id, shop) IN :keys'
     revised = SqlLoader(
@@ -109,7 +110,8 @@ def _python(monkeypatch, *, is_async):
         module.products, module.baskets = products, baskets
     monkeypatch.setitem(sys.modules, module.__name__, module)
     loaders = [
-        PythonLoader(f"{module.__name__}:{n}", p) for n, p in (("products", PRODUCT), ("baskets", BASKET))
+        PythonLoader(f"{module.__name__}:{n}", p, deadline=PATIENCE_S)
+        for n, p in (("products", PRODUCT), ("baskets", BASKET))
     ]
     return World(*loaders, lambda: setattr(module, "broken", True), Unavailable)
 

@@ -70,7 +70,7 @@ class DepotWorld:
     async def start(self):
         self.sender = self.make()
         await self.sender.open()
-        self.queue = DepotQueue(self.make(), observer=RecordingObserver(), notices=Untroubled())
+        self.queue = DepotQueue(self.make(), session=SOON, observer=RecordingObserver(), notices=Untroubled())
         await self.queue.start()
         return self
 
@@ -103,7 +103,7 @@ def redis_depot_world(redis_url, patient):
 
 
 @pytest.fixture
-def sqlite_depot_world(tmp_path):
+def sqlite_depot_world(tmp_path, patient):
     address = depot_url.parse(f"sqlite:///{tmp_path}/hints.db?partitions={PARTITIONS}")
     return lambda: DepotWorld(lambda: depot_at(address))
 

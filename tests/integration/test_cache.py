@@ -16,11 +16,13 @@ import msgspec
 import pydantic
 import pytest
 import redis
+from live.updater_process import eventually
 from reading.shop import PATIENCE_S, Caches, Shop
 from redis.exceptions import NoPermissionError, ResponseError
 from stories.client import Ear
 
 from cacheupdater_client.cache.errors import LoadTimeout
+from cacheupdater_client.cache.watch import POLL_S
 from cacheupdater_client.protocol import fence
 from cacheupdater_client.protocol.encoding import encoder
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
@@ -442,8 +444,8 @@ async def test_a_loader_whose_result_does_not_fit_its_annotation_is_told_so(cach
 async def test_a_slow_fill_never_puts_an_old_value_over_a_new_one(caches, shop, plain, ear):
     slow, quick = Shop({7: BOOK}), shop
     slow.gate.clear()
-    here = caches.value(slow.product, timeout="100ms")
-    there = caches.value(quick.product, timeout="100ms")
+    here = caches.value(slow.product, timeout="1s")  # so long lives its lease
+    there = caches.value(quick.product)
     reading = asyncio.ensure_future(here(7))
     await slow.has_begun()
     quick.rows[7] = BALL
@@ -620,7 +622,7 @@ async def test_plain_values_are_spelled_plainly(caches, plain, loader, encoding,
 
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
 async def test_a_redis_that_is_down_raises_what_get_raises(kind, shop):
-    caches = Caches(kind, "redis://127.0.0.1:1", socket_connect_timeout=0.2, retry=None)
+    caches = Caches(kind, "redis://127.0.0.1:1", socket_connect_timeout=60.0, retry=None)
     product = caches.value(shop.product)
     with pytest.raises(redis.ConnectionError):
         await product(7)
@@ -655,7 +657,7 @@ async def test_a_redis_that_goes_down_during_a_load_costs_the_fill_alone_and_a_n
 
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
 async def test_a_faked_cache_needs_no_redis(kind, shop):
-    caches = Caches(kind, "redis://127.0.0.1:1", socket_connect_timeout=0.2, retry=None)
+    caches = Caches(kind, "redis://127.0.0.1:1", socket_connect_timeout=60.0, retry=None)
     cache = caches.cache()
     product = caches.value(shop.product, cache=cache)
     now = 1_000.0
@@ -715,21 +717,22 @@ def test_threads_that_wait_for_leases_ask_redis_together(redis_url, shop, plain)
     with Redis.from_url(redis_url, emit="none") as client:
         cache = Cache(client)
 
-        @cache.value("p:{id:int}", ttl="60s", timeout="500ms")
+        @cache.value("p:{id:int}", ttl="60s", timeout="30s")
         def value(id: int) -> int:
             return id
 
-        for number in range(30):
-            plain.set(fence.lease_name(b"p:%d" % number), "another process", px=400)
-        commands = Counting(plain)
+        leases = [fence.lease_name(b"p:%d" % number) for number in range(30)]
+        for lease in leases:
+            plain.set(lease, "another process", px=50_000)
+        commands, began = Counting(plain), monotonic()
         threads = [threading.Thread(target=value, args=(number,)) for number in range(30)]
         for thread in threads:
             thread.start()
+        eventually(lambda: commands["mget"] >= 40)
+        plain.delete(*leases)
         for thread in threads:
             thread.join()
-        assert (
-            1 <= commands["mget"] <= 60
-        )  # of 40 in 400 ms; 30 threads that ask for themselves would need 1200
+        assert commands["mget"] <= (monotonic() - began) / POLL_S + 1
 
 
 # as SECURITY.md has them

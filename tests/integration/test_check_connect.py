@@ -7,9 +7,11 @@ import re
 import pytest
 import redis
 from live.database import Database
+from suite.pace import PATIENCE_S
 
 from cacheupdater.adapters.writer_redis.pauses import PAUSED
 from cacheupdater.cli import main
+from cacheupdater.config import checks
 from cacheupdater.local import kafka_topics
 from cacheupdater.service import connection_check
 from cacheupdater_client.protocol import fence
@@ -22,8 +24,8 @@ version: 1
 queue: {{url: "{queue}"}}
 cache: {{url: "{cache}"}}
 sources:
-  main: {{url: "{source}", budget: 500/s}}
-  code: {{budget: 10/s}}
+  main: {{url: "{source}", budget: 500/s, statement_timeout: {within}}}
+  code: {{budget: 10/s, statement_timeout: {within}}}
 namespaces:
   product: {{key: "{begin}{{id:int}}", load: {{source: main, {product}}}}}
   basket:
@@ -44,6 +46,7 @@ def check(tmp_path, sockets, capsys, monkeypatch, redis_url, pg_url):
     with Database(pg_url) as database:
         for table in _TABLES:
             database.execute(table)
+    monkeypatch.setattr(checks, "STATEMENT_MAX_S", PATIENCE_S)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "connect_shop.py").write_text("def banners(slots):\n    return {}\n")
 
@@ -52,7 +55,7 @@ def check(tmp_path, sockets, capsys, monkeypatch, redis_url, pg_url):
         # the default lies in a folder that only root may make
         listen = f"listen: [unix://{sockets}/hints.sock]\n" if "queue" not in said else ""
         works = {"queue": "memory://", "cache": redis_url, "source": pg_url, "python": "connect_shop:banners"}
-        works |= {"product": "table: products", "begin": "product:"}
+        works |= {"product": "table: products", "begin": "product:", "within": "20s"}
         file.write_text(_CONFIG.format(**works | said) + listen)
         code = main(["check", "--connect", "-c", str(file)])
         out = capsys.readouterr().out
@@ -243,9 +246,9 @@ def test_a_statement_that_takes_too_long_does_not_hide_the_others(check, pg_url)
     with Database(pg_url) as database:
         database.execute("ALTER TABLE baskets RENAME TO slow")
         database.execute(
-            "CREATE VIEW baskets AS SELECT slow.* FROM (SELECT pg_sleep(3)) AS nap LEFT JOIN slow ON true"
+            "CREATE VIEW baskets AS SELECT slow.* FROM (SELECT pg_sleep(60)) AS nap LEFT JOIN slow ON true"
         )
-    code, rows = check()
+    code, rows = check(within="3s")
     assert code == 70
     assert re.search("no answer|statement timeout", only(rows, ("load", "basket"))[0])
 
@@ -317,10 +320,10 @@ def test_existing_values_are_shown_beside_what_would_be_written(check, redis_url
 def test_existing_values_whose_rows_take_too_long_are_not_said_to_be_well(check, redis_url, pg_url):
     with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
         database.execute("ALTER TABLE products RENAME TO slow")
-        database.execute("CREATE VIEW products AS SELECT id, name || pg_sleep(3)::text AS name FROM slow")
+        database.execute("CREATE VIEW products AS SELECT id, name || pg_sleep(60)::text AS name FROM slow")
         database.execute("INSERT INTO slow VALUES (7, 'chair')")
         client.set("product:7", b'{"id":7,"name":"chair"}')
-        code, rows = check(product='sql: "SELECT id, name FROM products WHERE id IN :id"')
+        code, rows = check(product='sql: "SELECT id, name FROM products WHERE id IN :id"', within="3s")
     [(state, what)] = valued(rows)
     assert (code, state) == (70, "away")
     assert re.match("existing values were not compared: .*(no answer|statement timeout)", what)

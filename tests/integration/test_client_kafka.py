@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from uuid import uuid4
 
 import pytest
 import redis
@@ -222,7 +223,7 @@ def test_missing_topic_is_named_and_hints_arrive_when_it_is_made(
 ):
     """Also where the application has silenced aiokafka, whose warnings say it best."""
     caplog.set_level(level, "aiokafka")
-    topic = "made-later"
+    topic = f"made-later-{uuid4().hex[:8]}"  # two workers may be here at once
     buffer = buffer_to(kafka.url(topic))
     for number in range(100):
         buffer.touch(f"p:{number}")

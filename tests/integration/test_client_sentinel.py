@@ -11,6 +11,7 @@ import redis.asyncio
 import redis.sentinel
 from live.updater_process import eventually
 from stories.client import Both, Ear
+from suite.pace import PATIENCE_S
 
 import cacheupdater_client
 import cacheupdater_client.asyncio
@@ -126,7 +127,7 @@ async def read_until(client, good):
 async def test_hints_and_fenced_calls_go_on_when_the_primary_dies_while_it_is_read(
     sentinel, ear, redis_sentinels
 ):
-    master = sentinel.master_for(redis_sentinels.name, socket_timeout=1)
+    master = sentinel.master_for(redis_sentinels.name, socket_timeout=PATIENCE_S)  # a killed server hangs up
     read, _ = await read_until(master, 10)
     dead = redis_sentinels.primary()
     dead.kill()

@@ -108,10 +108,13 @@ async def told(url, rows, tls=None):
     try:
         await feed.start()
         changes = []
+        before = None
         async for batch in feed.batches():
+            before = before if changes else batch.position
             changes += batch.changes
             await feed.confirm(batch.position)
-            if len(changes) >= rows:
+            # only a batch with the commit has a higher position; what is confirmed before comes again
+            if len(changes) >= rows and batch.position > before:
                 return changes
     finally:
         await feed.stop()

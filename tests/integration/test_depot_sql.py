@@ -311,11 +311,11 @@ def _as(url, user, password):
 
 
 async def test_a_process_that_is_stopped_in_a_transaction_holds_up_nobody_for_long(servers, monkeypatch):
-    monkeypatch.setattr(postgres_server, "IDLE_S", 0.2)
     stopped, other = await servers().depot(), await servers().depot()
+    monkeypatch.setattr(postgres_server, "IDLE_S", 0.2)
+    stopped._server._drop_idle()  # its next connection is impatient, and those of the other are not
     async with stopped._server.connection() as connection:
-        await connection.execute("BEGIN")
-        await connection.execute(stopped._sql.lock, [0, 1, 2])
+        await connection.execute("BEGIN;" + stopped._sql.lock.replace("$1", "'{0,1,2}'"))
         async with asyncio.timeout(SOON):
             await other.put([(0, b"a")])
         assert await payloads(other) == [b"a"]

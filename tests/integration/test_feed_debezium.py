@@ -22,7 +22,7 @@ from cacheupdater.local.kafka_properties import ACLS
 from cacheupdater.local.kafka_server import KafkaServer
 from cacheupdater_client.protocol.broker import parse_cluster
 
-pytestmark = pytest.mark.usefixtures("needs_apache")
+pytestmark = pytest.mark.usefixtures("needs_apache", "patient")
 
 
 @pytest.fixture

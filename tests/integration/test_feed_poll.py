@@ -197,7 +197,7 @@ async def test_ten_thousand_rows_of_one_statement_are_told_once_each(world, sess
 
 
 async def test_a_transaction_that_stays_open_and_commits_late_is_told(world, session, pg_url):
-    reading = await world.read()
+    reading = await world.read(overlap=10.0)
     other = await asyncpg.connect(pg_url.replace("+asyncpg", ""))
     async with session.transaction():
         await session.execute("INSERT INTO products VALUES (1, 1)")
@@ -331,7 +331,7 @@ async def test_a_lost_turn_ends_the_batches(world, redis_url):
     await feed.start()
     with redis.Redis.from_url(redis_url) as plain:
         plain.hset(
-            "cacheupdater:feed:shop", mapping={"owner": "other", "until": plain.time()[0] * 1000 + 4000}
+            "cacheupdater:feed:shop", mapping={"owner": "other", "until": plain.time()[0] * 1000 + 5000}
         )
     with pytest.raises(Unavailable, match="the turn to read this feed was lost"):
         await read_all(feed, started=True)

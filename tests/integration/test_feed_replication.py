@@ -156,14 +156,22 @@ async def test_a_table_that_is_described_again_holds_up_no_change_while_a_confir
     await own.start()
     batches = own.batches()
     await world.run(FILL.format(3))
-    first = await anext(batches)
-    await own.confirm(first.position)
+    first, told = [], []
+    while len(first) < 3:  # a server that is held up sends a statement in pieces
+        batch = await anext(batches)
+        first += batch.changes
+        await own.confirm(batch.position)
     await world.run("TRUNCATE items")
-    assert (await anext(batches)).emptied
+    while not (
+        batch := await anext(batches)
+    ).emptied:  # the end of a statement may come as a batch of its own
+        assert not batch.changes
+        await own.confirm(batch.position)
     await world.run(FILL.format(5))
     async with asyncio.timeout(HALF_S):
-        told = await anext(batches)
-    assert [len(first.changes), len(told.changes)] == [3, 5]
+        while len(told) < 5:
+            told += (await anext(batches)).changes
+    assert [len(first), len(told)] == [3, 5]
     await own.stop()
 
 
@@ -280,10 +288,11 @@ async def test_a_slot_that_waits_for_an_open_transaction_holds_up_no_other_quest
     async with world.transaction() as rows:
         await rows.insert(1)
         await world.lose()
+        starts = follower.starts  # it may have begun once more before the slot had gone
         await follower.until(lambda: follower.errors)
         await found(world, MAKING)  # the server waits for the end of this transaction
         assert await follower.feed.waiting() in (None, 0)
-        assert follower.starts == 1
+        assert follower.starts == starts
     await follower.until(lambda: follower.emptied)
     await follower.stop()
 
@@ -335,7 +344,8 @@ async def test_a_publication_that_was_made_again_behind_the_slot_costs_a_new_slo
 
 
 async def test_a_consumer_that_does_not_ask_for_long_keeps_its_turn(world, monkeypatch):
-    monkeypatch.setattr(settings_module, "SENDER_TIMEOUT_S", 3)
+    monkeypatch.setattr(settings_module, "SENDER_TIMEOUT_S", 5)
+    monkeypatch.setattr(feed, "ALIVE_S", 0.2)  # a test that stands still misses some of these, and not all
     await world.run(FILL.format(50_000))
     own = world.feed()
     await own.start()
@@ -352,7 +362,7 @@ async def test_a_consumer_that_does_not_ask_for_long_keeps_its_turn(world, monke
 
 
 async def test_a_consumer_that_sleeps_loses_its_turn_to_another(world, monkeypatch):
-    monkeypatch.setattr(settings_module, "SENDER_TIMEOUT_S", 2)
+    monkeypatch.setattr(settings_module, "SENDER_TIMEOUT_S", 4)
     monkeypatch.setattr(feed, "ASLEEP_S", 0.5)
     monkeypatch.setattr(feed, "ALIVE_S", 0.2)
     sleeper = world.feed()
@@ -370,7 +380,7 @@ async def test_a_consumer_that_sleeps_loses_its_turn_to_another(world, monkeypat
 
 
 async def test_a_consumer_that_waits_for_its_budget_and_asks_what_waits_keeps_its_turn(world, monkeypatch):
-    monkeypatch.setattr(settings_module, "SENDER_TIMEOUT_S", 2)
+    monkeypatch.setattr(settings_module, "SENDER_TIMEOUT_S", 4)
     monkeypatch.setattr(feed, "ASLEEP_S", 0.5)
     monkeypatch.setattr(feed, "ALIVE_S", 0.2)  # as often within the server's patience as in a real feed
     own = world.feed()

@@ -30,11 +30,20 @@ KINDS = ["replication", "notify", "poll"]
 def database(logical_pg_url):
     run_sql(logical_pg_url, *TABLES)
     yield logical_pg_url
-    run_sql(
-        logical_pg_url,
-        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active AND database = current_database()",
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()",
-    )
+    eventually(lambda: without_slots(logical_pg_url))
+
+
+def without_slots(url):
+    """False while the server has not ended a reader yet."""
+    try:
+        run_sql(
+            url,
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active AND database = current_database()",
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()",
+        )
+    except asyncpg.ObjectInUseError:
+        return False
+    return True
 
 
 def changes(updater, *words, ends=exits.OK):

@@ -123,8 +123,13 @@ def test_what_a_zombie_writes_late_never_replaces_anything_newer(
         Redis.from_url(redis_url, emit=group.emit) as application,
         Reader(redis_url) as reader,
     ):
-        version = change_all(database, application)
-        eventually(lambda: fresh(plain, version), 30)
+
+        def both_work():
+            version = change_all(database, application)
+            eventually(lambda: fresh(plain, version), 30)
+            return all(each.metric("refreshes_total") for each in (owner, zombie))
+
+        eventually(both_work)  # of a depot, a member that is ready may have no partition yet
         frozen_with_old_rows(zombie, freeze, group, lambda: change_all(database, application))
         reader.least = version = change_all(database, application)
         time.sleep(FROZEN_S)

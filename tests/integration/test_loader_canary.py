@@ -7,6 +7,7 @@ import re
 import sqlite3
 
 import pytest
+from suite.pace import PATIENCE_S
 
 from cacheupdater.adapters.loader_sql import SqlLoader, SqlSource
 from cacheupdater.errors import CacheUpdaterError
@@ -77,7 +78,7 @@ async def told(caplog):
     sources = []
 
     async def told(url, expressions):
-        source = SqlSource(url)
+        source = SqlSource(url, statement_timeout=PATIENCE_S)
         sources.append(source)
         said = {}
         for expression in expressions:

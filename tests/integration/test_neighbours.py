@@ -113,4 +113,5 @@ def test_a_neighbours_change_is_fresh_beside_a_forbidden_key_after_a_flood(
     eventually(lambda: updater.metric("dropped_total", namespace="secret", reason="removal_refused"))
     assert [each for each in updater.troubles if each.startswith("removal_refused secret: ")]
     eventually(lambda: updater.metric("oldest_open_seconds") < 10.0)
-    assert json.loads(application.get("product:9000"))["name"] == "product 9000"
+    last = eventually(lambda: application.get("product:9000"))
+    assert json.loads(last)["name"] == "product 9000"

@@ -24,6 +24,8 @@ from cacheupdater_client.protocol import streams
 from cacheupdater_client.protocol.wire import TOUCH
 from cacheupdater_client.transports import link_to
 
+pytestmark = pytest.mark.usefixtures("patient", "patient_client")
+
 PASSWORD = "c4n4ry-of-a-password"
 
 

@@ -42,6 +42,12 @@ LEASE_S = 30  # of a reader whom a commit does not await; far more than a commit
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """How long the loads after a commit may take is the question of no test but those that move the clock."""
+    monkeypatch.setattr(announcing, "WRITE_S", PATIENCE_S)
+
+
 @pytest.fixture
 def engine(watched_database):
     engine = create_engine(watched_database.replace("postgresql://", "postgresql+psycopg://"))

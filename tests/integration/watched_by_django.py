@@ -32,6 +32,7 @@ import cacheupdater_client
 import cacheupdater_client.asyncio
 from cacheupdater_client.django import watch
 from cacheupdater_client.protocol.wire import CHANGE
+from cacheupdater_client.watching import announcing
 
 HERE = "tests/integration/watched_by_django.py"
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -318,8 +319,9 @@ def test_a_process_killed_between_commit_and_invalidation_leaves_a_value_that_en
 
 
 def test_in_a_random_program_what_is_written_through_is_what_was_committed(
-    watching, cache, audit, written_shelf, product
+    watching, cache, audit, written_shelf, product, monkeypatch
 ):
+    monkeypatch.setattr(announcing, "WRITE_S", 60.0)  # how long it may take is not the question
     watched = watching(KEYS, redis=cache, write_through=[product])
     judge = Judge(audit, written_shelf, watched)
     for seed in chosen(SEEDS):
@@ -344,8 +346,9 @@ def shown(cache):
 
 
 def test_the_value_of_a_changed_row_is_loaded_and_written_after_the_commit(
-    watching, cache, audit, plain, shelf, shown
+    watching, cache, audit, plain, shelf, shown, monkeypatch
 ):
+    monkeypatch.setattr(announcing, "WRITE_S", 60.0)
     watched = watching({Product: "product:{id}"}, redis=cache, write_through=[shown])
     old = Product.objects.create(name="cap", price=1)
     assert plain.get("product:1") == b'"cap 1"'

@@ -9,6 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from cacheupdater import redis_record
+
 
 async def read(feed):
     await feed.start()
@@ -23,6 +25,10 @@ async def main(kind, *urls):
         from feeds.notify_world import NotifyWorld as World
     else:
         from feeds.poll_world import PollWorld as World
+
+        redis_record.CALL_TIMEOUT_S = redis_record.CONNECT_TIMEOUT_S = (
+            5.0  # as `patient` says in the test's own process
+        )
     await read(World(*urls).feed())
 
 

@@ -23,9 +23,9 @@ class Reading:
         self.started.set()
         self._come.set()
         async for batch in self.feed.batches():
-            self.batches.append(batch)
             if self._confirms:
                 await self.feed.confirm(batch.position)
+            self.batches.append(batch)  # who sees it may rely on its confirmation
             self._come.set()
 
     @property

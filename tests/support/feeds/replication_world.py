@@ -53,13 +53,13 @@ class ReplicationWorld:
         feed._stream._connection.close()
 
     async def lose(self):
-        await self.run(
-            f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{self.settings.slot}'"
-        )
+        """The slot goes. A reader may have taken it again before it can be dropped, so each try ends the reader first."""
+        slot = self.settings.slot
+        end = f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}'"
         async with asyncio.timeout(60):
             while True:
                 try:
-                    return await self.run(f"SELECT pg_drop_replication_slot('{self.settings.slot}')")
+                    return await self.run(end, f"SELECT pg_drop_replication_slot('{slot}')")
                 except asyncpg.ObjectInUseError:
                     await asyncio.sleep(0.01)
 

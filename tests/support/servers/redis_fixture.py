@@ -31,11 +31,13 @@ WRITTEN_S = 30.0
 
 @pytest.fixture
 def patient(monkeypatch):
-    """Lets calls to Redis, and to a queue in a file, take longer than the service would: for tests of answers, not of times."""
+    """Lets calls to Redis, and to a queue, take longer than the service would: for tests of answers, not of times."""
     from cacheupdater import redis_record
     from cacheupdater.adapters.depot_redis import servers
-    from cacheupdater.adapters.depot_sql import sqlite_file
+    from cacheupdater.adapters.depot_sql import postgres_server, sqlite_file
+    from cacheupdater.adapters.queue_depot import queue
     from cacheupdater.adapters.writer_redis import sentinel, sessions, slots
+    from cacheupdater.kafka_group import settings as kafka_group
 
     for module in (sessions, slots, redis_record, servers):
         monkeypatch.setattr(module, "CALL_TIMEOUT_S", BUSY_S)
@@ -43,6 +45,17 @@ def patient(monkeypatch):
         monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", BUSY_S)
     monkeypatch.setattr(sentinel, "ASK_S", BUSY_S)
     monkeypatch.setattr(sqlite_file, "BUSY_S", WRITTEN_S)
+    monkeypatch.setattr(postgres_server, "IDLE_S", WRITTEN_S)
+    for module in (queue, kafka_group):
+        monkeypatch.setattr(module, "COMMIT_WITHIN", WRITTEN_S)
+
+
+@pytest.fixture
+def patient_client(monkeypatch):
+    """Lets a client that sends its hints to streams wait longer for an answer: it would send them again, and they would count twice."""
+    from cacheupdater_client.transports import redis_nodes
+
+    monkeypatch.setattr(redis_nodes, "ANSWER_S", BUSY_S)
 
 
 def flushed(url: str) -> str:

@@ -12,6 +12,7 @@ from suite.beside import Beside
 
 PATIENCE_S = 60.0
 TRIES = 8
+_ROUNDING_MS = 50  # clocks of two processes, and whole seconds of Redis' TIME
 
 
 def soonest(attempt, within, *, tries=TRIES):
@@ -59,6 +60,11 @@ class Metronome(Beside):
         while not self.ended.wait(self.BEAT_S):
             now = monotonic()
             self.latest, began = max(self.latest, now - began - self.BEAT_S), now
+
+
+def left_ms(of_ms, began):
+    """The least that is left of so many milliseconds, which have begun at this monotonic time or later."""
+    return of_ms - 1000 * (monotonic() - began) - _ROUNDING_MS
 
 
 def busiest(times, seconds):
