@@ -1,21 +1,30 @@
 """Free ports for servers that tests and demonstrations start, and start again on the same port.
 
 The ports lie below those that the system gives to outgoing connections. A port from the system itself may belong to such a
-connection before the server listens, or while it is down. Nothing is reserved: another process may draw the same port.
+connection before the server listens, or while it is down. Nothing is reserved. But each process draws from a part of its own,
+one port after the other: so processes that run tests side by side do not draw the port of a server that has not begun to
+listen, or is down for a moment.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import socket
-from itertools import islice
+from itertools import count, islice
+from typing import TYPE_CHECKING
 
 from cacheupdater.core.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PORTS = range(
     11_000, 20_000
 )  # nodes of clusters have the ports from 20,000 to 22,700, and their buses those 10,000 above
 _SYSTEM = random.SystemRandom()  # processes with one seed must not draw the same ports
+_PART = 100  # ports of one process: as many parts as processes that begin one after the other
+_turn = count(_SYSTEM.randrange(_PART))
 
 
 def free_port() -> int:
@@ -26,8 +35,7 @@ def free_port() -> int:
 
 def free_ports(number: int) -> list[int]:
     """So many different ones."""
-    drawn = _SYSTEM.sample(_PORTS, len(_PORTS))
-    found = list(islice(filter(is_free, drawn), number))
+    found = list(islice(filter(is_free, _drawn()), number))
     if len(found) < number:
         raise RuntimeError(
             f"{counted(number, 'free port is', 'free ports are')} asked for, and there are {len(found)} from"
@@ -35,6 +43,15 @@ def free_ports(number: int) -> list[int]:
             " do servers of earlier runs still run?"
         )
     return found
+
+
+def _drawn() -> Iterator[int]:
+    """First the ports of this process, in turn, then all others by chance."""
+    own = _PORTS[os.getpid() * _PART % len(_PORTS) :][:_PART]
+    for _ in own:
+        yield own[next(_turn) % len(own)]
+    others = [port for port in _PORTS if port not in own]
+    yield from _SYSTEM.sample(others, len(others))
 
 
 def is_free(port: int) -> bool:

@@ -28,6 +28,18 @@ def test_processes_with_one_seed_draw_different_ports():
     assert drawn[0] != drawn[1]
 
 
+def test_a_port_that_was_drawn_is_not_drawn_again_soon_though_nobody_listens_there_yet():
+    assert len({free_port() for _ in range(50)}) == 50
+
+
+def test_processes_that_begin_one_after_the_other_draw_from_parts_of_their_own(monkeypatch):
+    drawn = []
+    for process in range(20):
+        monkeypatch.setattr(ports.os, "getpid", lambda process=process: 4_000 + process)
+        drawn += [free_port() for _ in range(20)]
+    assert len(set(drawn)) == 400
+
+
 def test_several_ports_are_different():
     assert len(set(free_ports(500))) == 500
 
