@@ -26,6 +26,13 @@ from cacheupdater_client.protocol.broker import connection, parse
 
 pytestmark = pytest.mark.usefixtures("needs_apache")
 
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """A connection that is given up while it says farewell stays open until it is collected."""
+    monkeypatch.setattr(topic_kafka.cluster, "FAREWELL_S", 60.0)
+
+
 _DOOR = "listener.name.client"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
 # The validator that takes unsigned tokens: who may log in is not under test, but what we send
