@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 LEAVE_S = 0.05  # for each step of leaving: a goodbye that a living peer answers in one round trip
-_TIMES = 3  # if a process stands still while it leaves, all times pass at once, and nothing is cut yet
+_TRIES = 3  # at an end: while a process stands still, a whole try may pass before any connection is cut
 
 log = logging.getLogger("cacheupdater_client")
 _P = ParamSpec("_P")
@@ -54,11 +54,12 @@ class Pump:
         """Whether something that was started has not ended."""
         return bool(self._work)
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Starts work, which proceeds while the pump runs."""
         task = self._loop.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
@@ -90,10 +91,10 @@ class Pump:
         if os.getpid() != self._pid:
             self._abandon()
             return
-        self.start(self._end(farewell))
-        for _ in range(_TIMES):
+        end = self.start(self._end(farewell))
+        for _ in range(_TRIES):
             self.run(3 * LEAVE_S)
-            if not self._work:
+            if end.done():
                 break
         self._loop.close()
 

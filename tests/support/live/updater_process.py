@@ -31,14 +31,11 @@ HTTP_S = 30.0
 _SAMPLE = re.compile(r"^cacheupdater_(\w+?)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
-_LATE = (
-    "redis_down",
-    "queue_missing",
-    "fetch_failed",
-    "commit_failed",
-    "load_failed",
-    "write_delayed",
-    "pauses_unread",
+# a message of these events, if its cause is that no answer came in time
+_LATE = re.compile(
+    r"(redis_down|queue_missing|fetch_failed|commit_failed|load_failed|write_delayed|pauses_unread)\b"
+    r".*(did not answer|does not answer|no answer|within [\d.]+ s|timeout|timed out)",
+    re.DOTALL | re.IGNORECASE,
 )
 
 NAIVE = str(Path(__file__).with_name("naive_updater.py"))
@@ -168,7 +165,7 @@ class Updater:
     @property
     def complaints(self):
         """The messages, without those that only say that another process answers late."""
-        return [each for each in self.messages if not each.startswith(_LATE)]
+        return [each for each in self.messages if not _LATE.match(each)]
 
     @property
     def troubles(self):
