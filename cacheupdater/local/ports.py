@@ -1,9 +1,9 @@
 """Free ports for servers that tests and demonstrations start, and start again on the same port.
 
 The ports lie below those that the system gives to outgoing connections. A port from the system itself may belong to such a
-connection before the server listens, or while it is down. Nothing is reserved. But each process draws from a part of its own,
-one port after the other: so processes that run tests side by side do not draw the port of a server that has not begun to
-listen, or is down for a moment.
+connection before the server listens, or while it is down. Nothing is reserved, but each process draws its ports from a part of
+its own, one after the other. So of two processes that run tests side by side, neither draws the port of the other's server while
+that server is down.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PORTS = range(
     11_000, 20_000
 )  # nodes of clusters have the ports from 20,000 to 22,700, and their buses those 10,000 above
 _SYSTEM = random.SystemRandom()  # processes with one seed must not draw the same ports
-_PART = 100  # ports of one process: as many parts as processes that begin one after the other
+_PART = 100  # ports of one process; there are 90 parts, and the process's number says which one
 _turn = count(_SYSTEM.randrange(_PART))
 
 

@@ -20,15 +20,8 @@ from cacheupdater.feed_ports import SILENCE_MAX
 pytestmark = pytest.mark.usefixtures("patient")
 
 MANY = 1_002  # 2 to 1,001 are rows that no batch holds, and that fill several
-STOPPED_AFTER_S = (
-    0.0,
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-)  # the moment is the subject: within a start, and after it
+# the moment is the subject: within a start, and after it
+STOPPED_AFTER_S = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ async def test_marks_are_found_by_the_next_that_takes_the_turn(place):
 
 
 async def refused_just_before_the_end(place, first, second):
-    """A try that takes longer than what is left of the lease says nothing."""
+    """The second gets no turn until a second before the end of the first's lease. A try that lasts longer than that says nothing."""
     for _ in range(TRIES):
         began = time.monotonic()
         await first.take()

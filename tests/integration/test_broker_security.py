@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("needs_apache")
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """A connection that is given up while it says farewell stays open until it is collected."""
+    """A farewell that is given up leaves its connection open until Python collects it."""
     monkeypatch.setattr(topic_kafka.cluster, "FAREWELL_S", 60.0)
 
 

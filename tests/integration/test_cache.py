@@ -444,7 +444,7 @@ async def test_a_loader_whose_result_does_not_fit_its_annotation_is_told_so(cach
 async def test_a_slow_fill_never_puts_an_old_value_over_a_new_one(caches, shop, plain, ear):
     slow, quick = Shop({7: BOOK}), shop
     slow.gate.clear()
-    here = caches.value(slow.product, timeout="1s")  # so long lives its lease
+    here = caches.value(slow.product, timeout="1s")  # its lease lives as long
     there = caches.value(quick.product)
     reading = asyncio.ensure_future(here(7))
     await slow.has_begun()

@@ -28,7 +28,7 @@ PATIENT = """
 from cacheupdater_client import sender
 sender.EXIT_S = sender.sender._exit_left = 60.0
 """
-"""For programs that are not about the time of an exit: hints that leave no sooner are counted as dropped."""
+"""For programs that are not about the time of an exit. Hints that have not left by then are dropped and counted."""
 
 
 WARNINGS = [

@@ -113,7 +113,7 @@ async def told(url, rows, tls=None):
             before = before if changes else batch.position
             changes += batch.changes
             await feed.confirm(batch.position)
-            # only a batch with the commit has a higher position; what is confirmed before comes again
+            # Only a batch with the commit has a higher position. Until the commit is confirmed, all changes come again.
             if len(changes) >= rows and batch.position > before:
                 return changes
     finally:

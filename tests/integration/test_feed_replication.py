@@ -162,9 +162,8 @@ async def test_a_table_that_is_described_again_holds_up_no_change_while_a_confir
         first += batch.changes
         await own.confirm(batch.position)
     await world.run("TRUNCATE items")
-    while not (
-        batch := await anext(batches)
-    ).emptied:  # the end of a statement may come as a batch of its own
+    # the end of a statement may come as a batch of its own
+    while not (batch := await anext(batches)).emptied:
         assert not batch.changes
         await own.confirm(batch.position)
     await world.run(FILL.format(5))

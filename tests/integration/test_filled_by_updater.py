@@ -70,7 +70,7 @@ def item_of(caches, wait=LONG, **options):
 
 
 async def at_last(item, number):
-    """A miss just after the end of a load is declined, for its reader may have looked before the end. So it asks again."""
+    """A miss just after the end of a load is declined, for its reader may have looked before the end. So the reader asks again."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             with contextlib.suppress(NotFilled):

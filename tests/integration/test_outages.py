@@ -105,7 +105,7 @@ class Load:
     def __init__(self, updater, redis_url, timeout=PATIENT_S):
         self.ours = Reads(client_of(Redis, redis_url, timeout, emit=updater.emit))
         self.theirs = Reads(client_of(redis.Redis, redis_url, timeout))
-        self._control = Metronome()  # so long this whole process stood still
+        self._control = Metronome()  # of the whole process, which may stand still
 
     def __enter__(self):
         self._control.__enter__()

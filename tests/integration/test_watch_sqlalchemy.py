@@ -44,7 +44,7 @@ SUPPORT = Path(__file__).parents[1] / "support"
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """How long the loads after a commit may take is the question of no test but those that move the clock."""
+    """The loads after a commit have time. Only tests that move the clock ask how long they may take."""
     monkeypatch.setattr(announcing, "WRITE_S", PATIENCE_S)
 
 

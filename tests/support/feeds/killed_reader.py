@@ -26,9 +26,8 @@ async def main(kind, *urls):
     else:
         from feeds.poll_world import PollWorld as World
 
-        redis_record.CALL_TIMEOUT_S = redis_record.CONNECT_TIMEOUT_S = (
-            5.0  # as `patient` says in the test's own process
-        )
+        # the fixture `patient` does the same in the test's own process
+        redis_record.CALL_TIMEOUT_S = redis_record.CONNECT_TIMEOUT_S = 5.0
     await read(World(*urls).feed())
 
 

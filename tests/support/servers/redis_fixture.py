@@ -25,7 +25,7 @@ def session_redis_url():
 
 
 BUSY_S = 5.0  # the longest that a machine which runs all tests at once delays a call
-# The longest that other processes hold a file of SQLite: each write waits for the disk, and SQLite serves writers in no order.
+# The longest that a write to a queue takes: each write waits for the disk, and SQLite serves writers in no order.
 WRITTEN_S = 30.0
 
 
@@ -52,7 +52,7 @@ def patient(monkeypatch):
 
 @pytest.fixture
 def patient_client(monkeypatch):
-    """Lets a client that sends its hints to streams wait longer for an answer: it would send them again, and they would count twice."""
+    """Lets a client wait longer for the answer of its streams. After a late answer it sends its hints again, and they count twice."""
     from cacheupdater_client.transports import redis_nodes
 
     monkeypatch.setattr(redis_nodes, "ANSWER_S", BUSY_S)

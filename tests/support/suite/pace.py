@@ -12,7 +12,7 @@ from suite.beside import Beside
 
 PATIENCE_S = 60.0
 TRIES = 8
-_ROUNDING_MS = 50  # clocks of two processes, and whole seconds of Redis' TIME
+_ROUNDING_MS = 50  # a server's clock is not the test's, and a ttl is told in whole milliseconds
 
 
 def soonest(attempt, within, *, tries=TRIES):
@@ -63,7 +63,7 @@ class Metronome(Beside):
 
 
 def left_ms(of_ms, began):
-    """The least that is left of so many milliseconds, which have begun at this monotonic time or later."""
+    """The least that is left of a time of so many milliseconds, if it began at this monotonic time or later."""
     return of_ms - 1000 * (monotonic() - began) - _ROUNDING_MS
 
 
