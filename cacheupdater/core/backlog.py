@@ -134,7 +134,7 @@ class Backlog:
             queue.insert(bisect_right(queue, since, key=lambda other: other.demand.since), unit)
         else:
             queue.append(unit)
-        self.count_ready(unit.demand, len(unit.keys) - unit.gone)
+        self.count_ready(demand, len(unit.keys) - unit.gone)
 
     @property
     def oldest(self) -> Unit | None:
@@ -186,18 +186,20 @@ class Backlog:
 
 
 class Picking:
-    """A unit that is being put together. If one unit has just the keys of `parts` already, `whole` is that unit.
+    """A unit that is being put together: its `parts`, and a `host` whose own keys are one of them.
 
-    A unit that runs as it came needs no new seats for its keys. So if the next unit is too large, a smaller one from a few
-    places behind is taken. A unit is cut in two only while less than half of the rows are used.
+    The other keys join the host, which has the most of those that were taken whole, so most keys need no new seat. If the next
+    unit is too large, a smaller one from a few places behind is taken. A unit is cut in two only while less than half of the
+    rows are used.
     """
 
-    __slots__ = ("_enough", "_seats", "parts", "rows", "whole")
+    __slots__ = ("_enough", "_seats", "host", "own", "parts", "rows")
 
     def __init__(self, rows: int, seats: Seats) -> None:
         self.rows = rows  # left
         self.parts: list[tuple[Demand, list[bytes]]] = []
-        self.whole: Unit | None = None
+        self.host: Unit | None = None  # if not all keys were cut from a unit that stays
+        self.own: list[bytes] = []  # the host's keys
         self._enough = rows // 2
         self._seats = seats
 
@@ -226,14 +228,14 @@ class Picking:
     def _cut(self, unit: Unit, keys: list[bytes], rows: int) -> list[bytes]:
         narrow(unit, keys[rows:])
         self.parts.append((unit.demand, keys[:rows]))
-        self.whole = None
         self.rows -= rows
         return keys[:rows]
 
     def _add(self, unit: Unit, keys: list[bytes]) -> None:
         if not keys:
             return
-        self.whole = unit if not self.parts and not unit.gone else None
+        if len(keys) > len(self.own):
+            self.host, self.own = unit, keys
         self.parts.append((unit.demand, keys))
         self.rows = 0 if unit.demand.alone else self.rows - len(keys)
 

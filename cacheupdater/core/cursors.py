@@ -170,8 +170,9 @@ class Cursor:
 
     def _bound(self) -> float:
         """A pack that leans waits if it was read at this offset or later: no new place may stand for it yet."""
-        if self._put_back:
-            self._put_back = [each for each in self._put_back if each.open]
+        if not self._put_back:
+            return inf
+        self._put_back = [each for each in self._put_back if each.open]
         return min((each.knows for each in self._put_back), default=inf)
 
 

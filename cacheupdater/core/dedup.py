@@ -12,7 +12,7 @@ One per engine. Nothing here awaits, so promotion, decline, ending and eviction 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from itertools import count
+from itertools import count, groupby
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -266,17 +266,18 @@ class Dedup:
         unit.phase, unit.ended = Phase.HELD, now
         tails = self.tails
         if tails and not tails.keys().isdisjoint(unit.keys):
-            for key in [key for key in seats.live_keys(self.seats, unit) if key in tails]:
-                self._promote(unit, key, now)
+            self._promote(unit, [key for key in seats.live_keys(self.seats, unit) if key in tails], now)
         if unit.gone == len(unit.keys):
             self._over(unit)
         elif unit.late:
             self._leave(unit, now)
 
-    def _promote(self, unit: Unit, key: bytes, now: float) -> None:
-        tail = self.tails.pop(key)
-        seats.moved(unit)
-        self._seat(unit.namespace, [key], self._spaced(tail, unit, key), now)
+    def _promote(self, unit: Unit, keys: list[bytes], now: float) -> None:
+        """The tails of these keys are due. Those of one pack wait together, unless some may be suspects."""
+        seats.moved(unit, len(keys))
+        for demand, same in groupby(keys, lambda key: self._spaced(self.tails.pop(key), unit, key)):
+            for together in ([key] for key in same) if self.slow_keys else [list(same)]:
+                self._seat(unit.namespace, together, demand, now)
 
     def _spaced(self, demand: Demand, unit: Unit, key: bytes) -> Demand:
         """The demand, due no earlier than a gap after the unit's start. A change waits only if a change had caused that start."""

@@ -144,7 +144,7 @@ class Outcomes:
             }
             self._settle(unit, bad, now)
             absent = [key for key in absent if key not in bad]  # a key that was left alone is not marked
-        wrote = [(demand, keys) for demand, keys in self._live_parts(unit, bad) if keys]
+        wrote = self._wrote(unit, bad)
         self._report_ages(unit.namespace, wrote, now)
         if learned:
             said = dict(zip(learned, stamps, strict=True)) if stamps else {}
@@ -279,10 +279,12 @@ class Outcomes:
                     self._tally.add("refreshes", 1, name, reason=answer.result.value)
         return plain
 
-    def _live_parts(self, unit: Unit, bad: Collection[bytes]) -> Iterator[tuple[Demand, list[bytes]]]:
+    def _wrote(self, unit: Unit, bad: Collection[bytes]) -> list[tuple[Demand, list[bytes]]]:
         """Each demand with its keys that have written."""
-        for demand, keys in live_parts(self._dedup.seats, unit):
-            yield demand, [key for key in keys if key not in bad] if bad else keys
+        parts = live_parts(self._dedup.seats, unit)
+        if bad:
+            parts = [(demand, [key for key in keys if key not in bad]) for demand, keys in parts]
+        return [part for part in parts if part[1]]
 
     def _report_ages(
         self, namespace: Namespace, parts: Sequence[tuple[Demand, list[bytes]]], now: float

@@ -3,8 +3,8 @@
 Keys that can wait for a quiet moment come last, and only while the source's bucket is more than half full. Misses of unseen
 keys start only as far as the absent bucket of their namespace lets them.
 Each namespace has a backlog. A backlog with ready keys rests until it may start: its quota must pay, and a small unit waits
-for company. Then it stands in line at its source, where `priorities` and `turns` say which backlog is first. Nothing here looks at all
-backlogs: a unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the
+for company (`resting`). Then it stands in line at its source, where `priorities` and `turns` say which backlog is first. A backlog
+that is alone there needs no line. Nothing here looks at all backlogs: a unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the
 process share the buckets and turns behind it. `now` is an argument; `wake` says when a blocked backlog may start.
 """
 
@@ -22,7 +22,8 @@ from cacheupdater.core.backlog import Backlog
 from cacheupdater.core.breaker import PROBE_KEYS
 from cacheupdater.core.payment import Receipt
 from cacheupdater.core.priorities import Lines
-from cacheupdater.core.seats import give, moved, narrow
+from cacheupdater.core.resting import MOMENT, is_apart, quiet_from, rests_until
+from cacheupdater.core.seats import join, moved, narrow
 from cacheupdater.core.shedding import Shedding, room
 from cacheupdater.core.unit import PATIENT, Demand, Unit
 
@@ -35,11 +36,9 @@ if TYPE_CHECKING:
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.seats import Seats
 
-_MOMENT = 1e-6  # seconds: rounding in a bucket must not wake us at the very same time again
 _YIELD = 0.002  # seconds until we look again whether another engine has taken its turn
 _EASE = 0.02  # seconds until we look again how much the breaker of a source lets us spend
 _FULL = 0.9  # of a burst: the bucket is about to run over
-_QUIET = 0.5  # share of a full bucket above which patient keys are served: `price` aims at just that level
 
 
 class Schedule:
@@ -124,15 +123,14 @@ class Schedule:
     def start(self, now: float) -> list[Unit]:
         """Every unit that can be paid for now. Its keys sit in it already; it is not marked as running yet."""
         self._release(now)
-        self._rouse(now)
+        started = self._rouse(now)
         self.wake = inf
-        started: list[Unit] = []
         for source, line in list(self._busy.items()):
             started += self._serve(source, line, now)
         if self.delayed:
             self.wake = min(self.wake, self.delayed[0][0])
         if self._resting:
-            self.wake = min(self.wake, max(now + _MOMENT, self._resting[0][0]))
+            self.wake = min(self.wake, max(now + MOMENT, self._resting[0][0]))
         self.wake = min(self.wake, self._apart.wake(now))
         return started
 
@@ -189,10 +187,6 @@ class Schedule:
         if backlog.unseen_waiting or backlog.unseen_wait:
             self._ask_absent_bucket(backlog, now)
 
-    def _is_apart(self, backlog: Backlog) -> bool:
-        """Whether nothing is left but suspects that wait for the end of another one."""
-        return 0 < backlog.withheld == backlog.queued
-
     def _ask_absent_bucket(self, backlog: Backlog, now: float) -> None:
         """While it is wary, most misses of unseen keys wait. They take little from the source then, so they do not count as due."""
         bucket = backlog.namespace.absent_bucket
@@ -209,7 +203,7 @@ class Schedule:
 
     # --- turns ------------------------------------------------------------------------------------------
 
-    def _rouse(self, now: float) -> None:
+    def _rouse(self, now: float) -> list[Unit]:
         """Look at the backlogs to which something has come, and at those that have rested."""
         for source, parked in self._parked.items():
             for backlog in islice(parked, max(0, source.slots.free)):
@@ -220,9 +214,29 @@ class Schedule:
             if until == backlog.rests:
                 backlog.rests = inf
                 self._news[backlog] = None
+        started: list[Unit] = []
+        if len(self._news) == 1:
+            started = self._serve_alone(next(iter(self._news)), now)
         for backlog in self._news:
             self._place(backlog, now)
         self._news.clear()
+        return started
+
+    def _serve_alone(self, backlog: Backlog, now: float) -> list[Unit]:
+        """The only backlog with news, at a source where no other stands in line, starts its units without a place there: to come
+        to the line and to leave it costs 30 µs."""
+        started: list[Unit] = []
+        namespace = backlog.namespace
+        source, turns = namespace.source, namespace.turns
+        if self._parked.get(source):  # these have kept their places in line
+            return started
+        self._look_who_waits(backlog, now)
+        while rows := self._undisputed(backlog, source, now):
+            unit = self._take(backlog, rows, now)
+            turns.serve(namespace, turns.arrive(namespace), unit.receipt.paid)
+            source.priorities.served(namespace.priority, unit.receipt.paid)
+            started.append(unit)
+        return started
 
     def _place(self, backlog: Backlog, now: float) -> None:
         """Puts a backlog to rest, or into the line of its source. A backlog that stands there keeps its place."""
@@ -235,14 +249,14 @@ class Schedule:
             return
         source = backlog.namespace.source
         kept = self._parked[source].pop(backlog, inf) if source in self._parked else inf
-        until = self._rests(backlog, now)
+        until = rests_until(backlog, self._limits, now)
         if until > now:
             if backlog.withheld:
                 self._parked.setdefault(source, {})[backlog] = kept
-            if until < backlog.rests - _MOMENT:  # else it is looked at before, and rests again
+            if until < backlog.rests - MOMENT:  # else it is looked at before, and rests again
                 backlog.rests = until
                 heappush(self._resting, (until, next(self._order), backlog))
-            elif until == inf and not self._is_apart(backlog):
+            elif until == inf and not is_apart(backlog):
                 self._closed_bucket(backlog.namespace, now).shut_out[backlog] = partial(
                     self._news.setdefault, backlog, None
                 )
@@ -259,34 +273,6 @@ class Schedule:
         quota = namespace.quota
         return namespace.source.bucket if quota is None or now < quota.until else quota
 
-    def _rests(self, backlog: Backlog, now: float) -> float:
-        """Until when nothing of this backlog may start, whatever its source can pay."""
-        limits, quota = self._limits, backlog.namespace.quota
-        if self._is_apart(backlog):
-            return inf
-        if backlog.unseen_wait and backlog.ready == backlog.live[PATIENT]:
-            paid = max(now + _MOMENT, backlog.namespace.absent_bucket.opens_at(now))
-            return min(paid, self._quiet_from(backlog.namespace.source, now)) if backlog.ready else paid
-        # no free connection waits while a reader or a change does: company comes while all of them are busy
-        if (
-            backlog.ready < limits.unit_keys
-            and now < backlog.last_partial + limits.gather
-            and not backlog.urgent
-        ):
-            return backlog.last_partial + limits.gather
-        if quota is not None:
-            enough = min(limits.unit_keys, backlog.ready, quota.share(limits.pace))
-            if quota.rows(now) < enough:
-                return max(now + _MOMENT, quota.when(enough))
-        if backlog.ready == backlog.live[PATIENT]:
-            return self._quiet_from(backlog.namespace.source, now)
-        return now
-
-    def _quiet_from(self, source: Source, now: float) -> float:
-        """When the bucket holds more than urgent keys need."""
-        quiet = source.bucket.burst * _QUIET
-        return now if source.bucket.level(now) >= quiet else max(now + _MOMENT, source.bucket.when(quiet))
-
     def _serve(self, source: Source, line: Lines[Backlog], now: float) -> list[Unit]:
         """One backlog after the other, until the first in line cannot be paid: no other backlog overtakes it."""
         started: list[Unit] = []
@@ -299,7 +285,7 @@ class Schedule:
                 continue
             rows = 0
             self._look_who_waits(backlog, now)
-            if backlog.ready and self._rests(backlog, now) <= now:
+            if backlog.ready and rests_until(backlog, self._limits, now) <= now:
                 rows = self._payable(backlog, line, now)
                 if not rows:
                     break
@@ -326,12 +312,15 @@ class Schedule:
         self._parked.setdefault(backlog.namespace.source, {})[backlog] = start
 
     def _undisputed(self, backlog: Backlog, source: Source, now: float) -> int:
-        """The size of a whole unit, if no other backlog stands at the source and the unit can be paid now; else 0."""
-        rows, ready, namespace = self._limits.unit_keys, backlog.ready, backlog.namespace
-        if ready < rows or ready == backlog.live[PATIENT] or namespace.quota is not None:
+        """The size of the next unit, if no other backlog stands at the source and all of the unit can be paid now; else 0."""
+        ready, namespace = backlog.ready, backlog.namespace
+        if ready == backlog.live[PATIENT] or namespace.quota is not None:
+            return 0
+        if rests_until(backlog, self._limits, now) > now:
             return 0
         if source.priorities.backlogs or source.slots.room(namespace) <= 0 or not source.breaker.is_calm(now):
             return 0
+        rows = min(namespace.loads.unit_keys(self._limits.unit_keys), ready)
         return rows if source.bucket.rows(now, namespace.cost.per_row) >= rows else 0
 
     def _payable(self, backlog: Backlog, line: Lines[Backlog], now: float) -> int:
@@ -348,7 +337,7 @@ class Schedule:
         rows = source.bucket.rows(now, cost) - (int(amount / cost) if amount else 0)
         if rows < need:
             paid = source.bucket.when(amount + need * cost)
-            self.wake = min(self.wake, max(now + (_YIELD if units else _MOMENT), paid))
+            self.wake = min(self.wake, max(now + (_YIELD if units else MOMENT), paid))
             return 0
         if units >= source.slots.free:
             self.wake = min(self.wake, now + _YIELD)
@@ -370,18 +359,13 @@ class Schedule:
 
     def _take(self, backlog: Backlog, rows: int, now: float) -> Unit:
         quiet = bool(backlog.live[PATIENT]) and (
-            backlog.ready == backlog.live[PATIENT] or self._quiet_from(backlog.namespace.source, now) <= now
+            backlog.ready == backlog.live[PATIENT] or quiet_from(backlog.namespace.source, now) <= now
         )
         picked = backlog.pick(rows, self._seats, quiet=quiet)
         backlog.namespace.loads.tries = False
         parts = picked.parts
-        if picked.whole is not None:
-            unit = picked.whole  # one pack's keys as they came: their seats are right already
-        else:
-            keys = [key for _, part in parts for key in part]
-            unit = Unit(backlog.namespace, keys, parts[0][0])
-            give(self._seats, unit)
-        unit.parts = parts
+        unit = picked.host or Unit(backlog.namespace, [], parts[0][0])
+        join(self._seats, unit, parts, picked.own)
         unseen = 0
         for demand, keys in parts:
             self._count(backlog, demand, -len(keys))

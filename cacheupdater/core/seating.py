@@ -48,8 +48,9 @@ class Seating:
     def seat(self, keys: list[bytes], demand: Demand, now: float, *, asks: Mapping[bytes, int]) -> None:
         """These keys are due. `asks`: how many readers have asked for a key, if not one."""
         groups, unknown = self._keyspace.resolve_many(keys)
-        self._tally.add("dropped", len(unknown), reason="unknown")
-        self._strangers.put(unknown)
+        if unknown:
+            self._tally.add("dropped", len(unknown), reason="unknown")
+            self._strangers.put(unknown)
         for namespace, known in groups.items():
             self._tally.add("decisions", len(known), namespace.name, reason=Action.ACCEPT.reason)
             if demand.kind is Kind.MISS and self._dedup.schedule.is_behind(namespace):

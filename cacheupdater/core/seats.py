@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from cacheupdater.core.unit import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from cacheupdater.core.unit import Demand
 
@@ -29,6 +29,17 @@ def give(seats: Seats, unit: Unit) -> None:
     # a loop: `update` with a second dict takes 1.3 times as long
     for key in unit.keys:
         seats[key] = unit
+
+
+def join(seats: Seats, unit: Unit, parts: Sequence[tuple[Demand, list[bytes]]], own: list[bytes]) -> None:
+    """The keys of all these parts sit in this unit from now on. Its `own` keys, one of the parts, do already."""
+    unit.demand, unit.parts, unit.gone = parts[0][0], parts, 0
+    unit.keys = []
+    for _, keys in parts:
+        unit.keys += keys
+        if keys is not own:
+            for key in keys:
+                seats[key] = unit
 
 
 def vacate(seats: Seats, unit: Unit, key: bytes) -> None:
@@ -49,10 +60,11 @@ def live_keys(seats: Seats, unit: Unit) -> list[bytes]:
     return _in(seats, unit, unit.keys) if unit.gone else unit.keys
 
 
-def live_parts(seats: Seats, unit: Unit) -> Iterator[tuple[Demand, list[bytes]]]:
+def live_parts(seats: Seats, unit: Unit) -> Sequence[tuple[Demand, list[bytes]]]:
     """The keys whose seat this running unit still is, by demand."""
-    for demand, keys in unit.parts:
-        yield demand, _in(seats, unit, keys) if unit.gone else keys
+    if not unit.gone:
+        return unit.parts
+    return [(demand, _in(seats, unit, keys)) for demand, keys in unit.parts]
 
 
 def _in(seats: Seats, unit: Unit, keys: list[bytes]) -> list[bytes]:

@@ -188,6 +188,11 @@ class Turns:
         served = self._served[namespace] = min(self._served[namespace], self.clock + behind)
         return served + self._promised.get(namespace, 0.0)
 
+    def arrive(self, namespace: Account) -> float:
+        """The start of a backlog that need not stand in line. A namespace that was away has saved up nothing."""
+        served = self._served[namespace] = max(self.clock, self._served.get(namespace, 0.0))
+        return served
+
     def serve(self, namespace: Account, start: float, amount: float) -> None:
         """The namespace had its turn. Its backlogs in all engines share one account."""
         served, fair = self._served[namespace], self._fair(namespace)

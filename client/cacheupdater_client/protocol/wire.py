@@ -163,9 +163,10 @@ def _all_bin(payload: bytes) -> bool:
     such key. The keys of other packs are decoded once more, without a declared type.
     """
     start = _TIMED_BYTES if payload.startswith(_TIMED, 3) else 0
-    if not any(payload.find(header, start) >= 0 for header in _BASE64_HEADERS):
-        return True
-    return all(type(key) is bytes for key in _decode_any.decode(payload)[3])
+    for header in _BASE64_HEADERS:  # a loop: `any` with a generator takes twice as long
+        if payload.find(header, start) >= 0:
+            return set(map(type, _decode_any.decode(payload)[3])) == {bytes}
+    return True
 
 
 def _decode_tolerant(payload: bytes) -> tuple[_Body, Sequence[int]]:

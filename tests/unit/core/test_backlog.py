@@ -64,12 +64,22 @@ def test_unit_that_is_due_again_has_kept_its_place():
     assert desk.pick(9) == [keys(1, 1), keys(1, 2), keys(1, 3)]
 
 
-def test_keys_that_came_together_run_as_they_came():
+def test_keys_join_the_unit_that_has_most_of_them():
     desk = Desk()
-    unit = desk.put(keys(5))
-    desk.put(keys(5, 10))
+    desk.put(keys(2), Kind.CHANGE)
+    unit = desk.put(keys(3, 10))
+    desk.put(keys(1, 20))
+    picked = desk.backlog.pick(6, desk.seats, quiet=False)
 
-    assert desk.backlog.pick(5, desk.seats, quiet=False).whole is unit
+    assert (picked.host, picked.own) == (unit, keys(3, 10))
+
+
+def test_no_keys_join_a_unit_of_which_others_stay():
+    desk = Desk()
+    desk.put(keys(9))
+    picked = desk.backlog.pick(5, desk.seats, quiet=False)
+
+    assert (picked.host, picked.own) == (None, [])
 
 
 def test_smaller_unit_overtakes_one_that_does_not_fit():

@@ -359,16 +359,16 @@ def change_that_can_wait_is_hurried(patch):
 
 
 def policy_takes_a_braked_key_for_a_refreshed_one(patch):
-    patch(Outcomes, "_live_parts", lambda self, unit, bad: live_parts(self._dedup.seats, unit))
+    patch(Outcomes, "_wrote", lambda self, unit, bad: live_parts(self._dedup.seats, unit))
 
 
 def policy_is_not_told_of_refreshes_for_changes(patch):
-    told = Outcomes._live_parts
+    told = Outcomes._wrote
 
     def all_but_changes(self, unit, bad):
         return [(demand, keys) for demand, keys in told(self, unit, bad) if demand.kind is not Kind.CHANGE]
 
-    patch(Outcomes, "_live_parts", all_but_changes)
+    patch(Outcomes, "_wrote", all_but_changes)
 
 
 FAULTS = [

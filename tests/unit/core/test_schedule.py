@@ -13,6 +13,7 @@ from cacheupdater.core.answers import Result
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Hints, Kind
+from cacheupdater.core.schedule import Schedule
 
 
 def keys(count: int, first: int = 0, name: str = "p") -> list[bytes]:
@@ -105,6 +106,34 @@ def test_flood_of_one_namespace_does_not_hold_up_another():
         now = now if work.units else work.wake
 
     assert len(started) <= 21
+
+
+def _all_starts(seed: int) -> list[tuple[float, list[list[bytes]]]]:
+    """What one namespace starts, and when, in a random story."""
+    rng = Random(seed)
+    rate = rng.choice((50.0, 2_000.0, 2.0**30))
+    database = source(rate, rate / rng.choice((1, 10)), concurrency=rng.choice((1, 3, 100)))
+    story = Story(namespace(every=0.0, source=database), unit_keys=rng.choice((3, 20)), gather=0.02)
+    running, told, now = [], [], 0.0
+    for _ in range(120):
+        now += rng.choice((0.0, 0.001, 0.01, 0.3))
+        hint = rng.choice((story.touch, story.touch, story.miss, story.change))
+        hint(*keys(rng.randint(1, 30), rng.randint(0, 60)), at=now)
+        units = story.step(now).units
+        running += units
+        told.append((now, [unit.keys for unit in units]))
+        for unit in running[: rng.randint(0, len(running))]:
+            running.remove(unit)
+            story.end(unit, now)
+    return told
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_namespace_that_is_alone_starts_the_same_units_as_if_it_stood_in_line(seed, monkeypatch):
+    alone = _all_starts(seed)
+    monkeypatch.setattr(Schedule, "_serve_alone", lambda *_: [])
+
+    assert alone == _all_starts(seed)
 
 
 # --- budget ----------------------------------------------------------------------------------------------

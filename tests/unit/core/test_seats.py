@@ -13,6 +13,7 @@ from cacheupdater.core.peers import Peer
 from cacheupdater.core.seats import (
     forget,
     give,
+    join,
     live_keys,
     live_parts,
     moved,
@@ -23,10 +24,11 @@ from cacheupdater.core.seats import (
 from cacheupdater.core.unit import URGENCY, Demand, Unit
 from cacheupdater_client.protocol.patterns import Pattern
 
-A, B, C = b"p:1", b"p:2", b"p:3"
+A, B, C, D = b"p:1", b"p:2", b"p:3", b"p:4"
 SOURCE = Source("db", Bucket(1.0, 1.0, now=0.0), concurrency=1)
 SPACE = Namespace("p", Pattern.compile("p:{id:int}"), SOURCE)
 CLAIM = Demand(Kind.TOUCH, URGENCY[Kind.TOUCH], OpenPack(0, 0.0, Peer(1)), 0.0)
+CHANGE = Demand(Kind.CHANGE, URGENCY[Kind.CHANGE], OpenPack(1, 0.0, Peer(1)), 0.0)
 
 
 @pytest.fixture
@@ -56,6 +58,19 @@ def test_who_is_given_another_seat_has_left_the_unit(seats, unit):
     assert seats[B] is other
     assert live_keys(seats, unit) == [A, C]
     assert list(live_parts(seats, unit)) == [(CLAIM, [A]), (CLAIM, [C])]
+
+
+def test_keys_of_others_join_a_unit_that_has_lost_some(seats, unit):
+    other = Unit(SPACE, [B, D], CHANGE)
+    moved(unit)
+    give(seats, other)
+    own = live_keys(seats, unit)
+    join(seats, unit, [(CHANGE, [B, D]), (CLAIM, own)], own)
+
+    assert seats == dict.fromkeys([A, B, C, D], unit)
+    assert (unit.keys, unit.gone, unit.demand) == ([B, D, A, C], 0, CHANGE)
+    assert live_parts(seats, unit) == [(CHANGE, [B, D]), (CLAIM, [A, C])]
+    assert own == [A, C], "the parts are not the unit's own list"
 
 
 def test_a_vacated_seat_is_nobodys(seats, unit):

@@ -130,6 +130,17 @@ def test_change_that_waits_behind_a_slow_head_runs_alone_too():
     assert sorted(story.starts(now + LONG)) == [KEYS[:9], [BAD]]
 
 
+def test_changes_that_wait_behind_one_unit_run_together_but_for_a_suspect():
+    story = Story(namespace(source=Source("db", plenty(), concurrency=5), every=EVERY))
+    story.touch(*KEYS[:4], at=0.0)
+    unit = story.start(0.0)
+    story.change(*KEYS[:4], at=0.01)
+    story.engine.slow_keys.suspect([KEYS[1]], 1)
+    story.end(unit, 0.02)
+
+    assert sorted(story.starts(1.0)) == [[KEYS[0], *KEYS[2:4]], [KEYS[1]]]
+
+
 def test_keys_of_a_source_that_is_slow_as_a_whole_stay_together():
     table = Table()
     table.slow.update(KEYS)
