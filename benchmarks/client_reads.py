@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -53,25 +54,7 @@ FORMS = {
 KEYS = [f"product:{n:07d}" for n in range(SLICE)]
 VALUE = b"x" * 1024
 
-SINK = """
-import asyncio, sys
-from cacheupdater_client.protocol import wire
-from cacheupdater.adapters.listener_stream import StreamListener
-class Sink:
-    def newcomer(self, origin=None): return 1
-    def gone(self, peer, origin=None): pass
-    def offer(self, partition, payload, peer): return True
-class Silent:
-    def count(self, *_, **__): ...
-    def level(self, *_, **__): ...
-async def main():
-    listener = StreamListener(Sink(), wire.Hello(12, [b"product:"]), observer=Silent())
-    await listener.start([sys.argv[1]])
-    print("ready", flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    await listener.close()
-asyncio.run(main())
-"""
+SINK = Path(__file__).with_name("sink.py")
 
 
 class Stub:
@@ -193,7 +176,7 @@ def wire_rows():
         rig.pin(0)
         address = f"unix://{folder}/hints.sock"
         sink = subprocess.Popen(
-            [sys.executable, "-c", SINK, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, SINK, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         rig.pin(-1)
         try:

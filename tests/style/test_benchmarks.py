@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ABSENT = re.compile(r"^(.*\[(?:attr-defined|call-arg|name-defined|import-not-found)\])$", re.MULTILINE)
+ABSENT = re.compile(
+    r"^(.*\[(?:attr-defined|call-arg|name-defined|import-not-found)\]|.* is missing following .* protocol members?:)$",
+    re.MULTILINE,
+)
 
 
 @pytest.mark.timeout(600)  # mypy without its cache: 20 s on a quiet machine
