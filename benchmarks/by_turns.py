@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 WARM_STEPS = 300  # three holds of the longest
 STEPS = 900
-OF_A_TREE = frozenset(
-    {"cacheupdater", "cacheupdater_client", "dedup"}
-)  # modules that each tree has of its own
+PACKAGES = frozenset({"cacheupdater", "cacheupdater_client"})  # each tree has its own, as it has its own P5
 
 
 def benchmark_of(tree: Path) -> ModuleType:
@@ -37,20 +35,24 @@ def benchmark_of(tree: Path) -> ModuleType:
 
     The engine imports nothing later, or it would get the modules of this process then.
     """
-    before = _taken_out()
+    name = next((each.stem for each in run.scripts(tree, ["p5"]).values()), None)
+    if name is None:
+        raise SystemExit("that commit has no P5: name a later one")
+    before = _taken_out(name)
     places = [str(tree), str(tree / "client"), str(tree / "benchmarks")]
     sys.path[:0] = places
     try:
-        return importlib.import_module("dedup")
+        return importlib.import_module(name)
     finally:
         for each in places:
             sys.path.remove(each)
-        _taken_out()
+        _taken_out(name)
         sys.modules.update(before)
 
 
-def _taken_out() -> dict[str, ModuleType]:
-    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in OF_A_TREE}
+def _taken_out(benchmark: str) -> dict[str, ModuleType]:
+    of_a_tree = PACKAGES | {benchmark}
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in of_a_tree}
 
 
 def times_as_long(

@@ -15,13 +15,13 @@ STEP = "    def step(self, payloads, now):\n"
 
 @pytest.fixture
 def slower(tmp_path):
-    """This tree, whose engine does some more in each step."""
+    """This tree, whose engine does some more in each step, and whose P5 has another name."""
     for each in ("cacheupdater", "client"):
         shutil.copytree(run.TREE / each, tmp_path / each, ignore=shutil.ignore_patterns("__pycache__"))
     plain = (run.TREE / "benchmarks/dedup.py").read_text("utf-8")
     assert STEP in plain
     (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks/dedup.py").write_text(
+    (tmp_path / "benchmarks/p5_of_old.py").write_text(
         plain.replace(STEP, f"{STEP}        floor(payloads * 20)\n"), "utf-8"
     )
     return tmp_path
@@ -40,3 +40,8 @@ def test_the_process_keeps_its_modules_and_its_search_path(slower):
     benchmark_of(slower)
     assert sys.path == path
     assert {name: sys.modules[name] for name in modules} == modules
+
+
+def test_a_tree_without_p5_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match="no P5"):
+        benchmark_of(tmp_path)
