@@ -186,11 +186,11 @@ class Backlog:
 
 
 class Picking:
-    """A unit that is being put together: its `parts`, and a `host` whose own keys are one of them.
+    """A unit that is being put together: its `parts`, and the `host` that the keys of all parts join.
 
-    The other keys join the host, which has the most of those that were taken whole, so most keys need no new seat. If the next
-    unit is too large, a smaller one from a few places behind is taken. A unit is cut in two only while less than half of the
-    rows are used.
+    The host is the largest unit that was taken whole. Its own keys keep their seats, and mostly these are most of the keys. If
+    the next unit is too large, a smaller one from a few places behind is taken. A unit is cut in two only while less than half
+    of the rows are used.
     """
 
     __slots__ = ("_enough", "_seats", "host", "own", "parts", "rows")
@@ -198,7 +198,7 @@ class Picking:
     def __init__(self, rows: int, seats: Seats) -> None:
         self.rows = rows  # left
         self.parts: list[tuple[Demand, list[bytes]]] = []
-        self.host: Unit | None = None  # if not all keys were cut from a unit that stays
+        self.host: Unit | None = None  # None: no unit was taken whole
         self.own: list[bytes] = []  # the host's keys
         self._enough = rows // 2
         self._seats = seats

@@ -273,7 +273,7 @@ class Dedup:
             self._leave(unit, now)
 
     def _promote(self, unit: Unit, keys: list[bytes], now: float) -> None:
-        """The tails of these keys are due. Those of one pack wait together, unless some may be suspects."""
+        """The tails of these keys are due. Neighbours with the same demand share a unit, unless there are suspects."""
         seats.moved(unit, len(keys))
         for demand, same in groupby(keys, lambda key: self._spaced(self.tails.pop(key), unit, key)):
             for together in ([key] for key in same) if self.slow_keys else [list(same)]:

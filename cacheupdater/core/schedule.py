@@ -3,9 +3,10 @@
 Keys that can wait for a quiet moment come last, and only while the source's bucket is more than half full. Misses of unseen
 keys start only as far as the absent bucket of their namespace lets them.
 Each namespace has a backlog. A backlog with ready keys rests until it may start: its quota must pay, and a small unit waits
-for company (`resting`). Then it stands in line at its source, where `priorities` and `turns` say which backlog is first. A backlog
-that is alone there needs no line. Nothing here looks at all backlogs: a unit costs as much among thousands of namespaces as among three. One schedule per engine. All engines of the
-process share the buckets and turns behind it. `now` is an argument; `wake` says when a blocked backlog may start.
+for company (`resting`). Then it stands in line at its source, where `priorities` and `turns` say which backlog is first. A
+backlog that is alone there needs no line. Nothing here looks at all backlogs: a unit costs as much among thousands of
+namespaces as among three. One schedule per engine. All engines of the process share the buckets and turns behind it. `now` is
+an argument; `wake` says when a blocked backlog may start.
 """
 
 from __future__ import annotations
@@ -232,6 +233,7 @@ class Schedule:
             return started
         self._look_who_waits(backlog, now)
         while rows := self._undisputed(backlog, source, now):
+            backlog.rests = inf
             unit = self._take(backlog, rows, now)
             turns.serve(namespace, turns.arrive(namespace), unit.receipt.paid)
             source.priorities.served(namespace.priority, unit.receipt.paid)
@@ -372,7 +374,7 @@ class Schedule:
             backlog.count_ready(demand, -len(keys))
             unseen += len(keys) if demand.unseen else 0
         backlog.last_partial = now
-        backlog.unseen_room -= unseen
+        backlog.unseen_room = max(0, backlog.unseen_room - unseen)  # unseen suspects go beyond it
         suspects = parts[0][0].slow
         unit.receipt = Receipt(backlog.namespace, len(unit.keys), now, unseen=unseen, suspects=suspects)
         if suspects:

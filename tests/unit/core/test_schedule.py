@@ -74,6 +74,18 @@ def test_part_of_a_failed_unit_is_never_joined_with_others():
     assert sorted(map(sorted, story.starts(0.3))) == [[b"p:0"], [b"p:1"], keys(2, 10)]
 
 
+def test_changes_that_have_waited_behind_a_refresh_share_a_unit_with_the_others_of_their_pack():
+    story = Story()
+    story.touch(*keys(4), at=0.0)
+    head = story.start(0.0)
+    story.change(*keys(2), at=0.01)
+    story.change(*keys(2, 2), at=0.02)
+    story.end(head, 0.03)
+
+    units = dict.fromkeys(story.engine._dedup.seats.values())
+    assert [(unit.keys, unit.demand.since) for unit in units] == [(keys(2), 0.01), (keys(2, 2), 0.02)]
+
+
 # --- turns -----------------------------------------------------------------------------------------------
 
 
@@ -108,23 +120,29 @@ def test_flood_of_one_namespace_does_not_hold_up_another():
     assert len(started) <= 21
 
 
-def _all_starts(seed: int) -> list[tuple[float, list[list[bytes]]]]:
-    """What one namespace starts, and when, in a random story."""
+def _all_starts(seed: int) -> list[tuple[float, list[list[bytes]], float]]:
+    """What one namespace starts, when, and when the next step is asked for, in a random story with suspects and absent rows."""
     rng = Random(seed)
     rate = rng.choice((50.0, 2_000.0, 2.0**30))
     database = source(rate, rate / rng.choice((1, 10)), concurrency=rng.choice((1, 3, 100)))
-    story = Story(namespace(every=0.0, source=database), unit_keys=rng.choice((3, 20)), gather=0.02)
+    space = namespace(every=0.0, source=database)
+    story = Story(space, unit_keys=rng.choice((3, 20)), gather=rng.choice((0.0, 0.02)))
     running, told, now = [], [], 0.0
     for _ in range(120):
         now += rng.choice((0.0, 0.001, 0.01, 0.3))
         hint = rng.choice((story.touch, story.touch, story.miss, story.change))
         hint(*keys(rng.randint(1, 30), rng.randint(0, 60)), at=now)
-        units = story.step(now).units
-        running += units
-        told.append((now, [unit.keys for unit in units]))
+        if rng.random() < 0.1:
+            story.engine.slow_keys.suspect(keys(6, rng.randint(0, 60)), rng.randint(1, 3))
+        if rng.random() < 0.1:
+            space.absent_bucket.charge(rng.choice((5, 500)), now)
+        work = story.step(now)
+        running += work.units
+        told.append((now, [unit.keys for unit in work.units], work.wake))
         for unit in running[: rng.randint(0, len(running))]:
             running.remove(unit)
-            story.end(unit, now)
+            end = rng.choice((story.end, story.end, story.time_out))
+            end(unit, now)
     return told
 
 
@@ -134,6 +152,22 @@ def test_a_namespace_that_is_alone_starts_the_same_units_as_if_it_stood_in_line(
     monkeypatch.setattr(Schedule, "_serve_alone", lambda *_: [])
 
     assert alone == _all_starts(seed)
+
+
+def test_unseen_suspects_of_a_wary_namespace_start_beside_a_change():
+    space = namespace(source=source(1_000.0, 1_000.0, concurrency=2, now=-5.0), every=0.0)
+    story = Story(space)
+    story.miss(*keys(16), at=0.0)
+    for now in (0.0, 0.6):  # the misses time out twice while another load is answered
+        unit = story.start(now)
+        story.change(*keys(1, int(900 + 10 * now)), at=now + 0.03)
+        story.end(story.start(now + 0.03), now + 0.4)
+        story.time_out(unit, now + 0.5)
+    space.absent_bucket.charge(500, 1.2)
+    story.miss(*keys(50, 2_000), at=1.2)
+    story.change(*keys(1, 5_000), at=1.2)
+
+    assert sorted(story.starts(1.2)) == [keys(4), keys(1, 5_000)]
 
 
 # --- budget ----------------------------------------------------------------------------------------------
