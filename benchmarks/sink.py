@@ -1,6 +1,8 @@
-"""The listener of an updater that drops what it takes, for P1: `client_reads` starts it as a process of its own.
+"""An updater's listener that drops what it takes. P1 (`client_reads`) starts this file as a process of its own.
 
-python benchmarks/sink.py unix:///run/hints.sock   # says "ready"; ends when its standard input does
+    python benchmarks/sink.py unix:///run/hints.sock
+
+The process says "ready" once it listens, and ends with its standard input.
 """
 
 from __future__ import annotations

@@ -188,9 +188,9 @@ class Backlog:
 class Picking:
     """A unit that is being put together: its `parts`, and the `host` that the keys of all parts join.
 
-    The host is the largest unit that was taken whole. Its own keys keep their seats, and mostly these are most of the keys. If
-    the next unit is too large, a smaller one from a few places behind is taken. A unit is cut in two only while less than half
-    of the rows are used.
+    The host is the largest unit that was taken whole. The host's own keys, mostly the greater part, keep their seats. If the
+    next unit is too large, a smaller one from a few places behind is taken. A unit is cut in two only while less than half of
+    the rows are used.
     """
 
     __slots__ = ("_enough", "_seats", "host", "own", "parts", "rows")

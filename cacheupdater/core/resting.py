@@ -1,4 +1,4 @@
-"""Until when a backlog rests. Nothing of it may start before, whatever its source can pay.
+"""Until when a backlog rests. None of its keys may start before, whatever its source can pay.
 
 `schedule` asks about a backlog to which something has come, and before it starts a unit. The keys of a resting backlog wait
 for a slot of suspects, for the absent bucket, for company, for their quota, or for a quiet moment. Plain functions of the

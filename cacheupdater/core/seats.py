@@ -32,7 +32,7 @@ def give(seats: Seats, unit: Unit) -> None:
 
 
 def join(seats: Seats, unit: Unit, parts: Sequence[tuple[Demand, list[bytes]]], own: list[bytes]) -> None:
-    """The keys of all these parts sit in this unit from now on. Its `own` keys, one of the parts, do already."""
+    """The keys of all these parts sit in this unit from now on. The `own` keys of the unit, one of the parts, sit there already."""
     unit.demand, unit.parts, unit.gone = parts[0][0], parts, 0
     unit.keys = []
     for _, keys in parts:

@@ -163,7 +163,7 @@ def _all_bin(payload: bytes) -> bool:
     such key. The keys of other packs are decoded once more, without a declared type.
     """
     start = _TIMED_BYTES if payload.startswith(_TIMED, 3) else 0
-    for header in _BASE64_HEADERS:  # a loop: `any` with a generator takes twice as long
+    for header in _BASE64_HEADERS:  # a loop: `any` with a generator took 1.2 to 1.7 times as long
         if payload.find(header, start) >= 0:
             return set(map(type, _decode_any.decode(payload)[3])) == {bytes}
     return True

@@ -1,4 +1,4 @@
-"""Until when a backlog rests: nothing of it may start before, whatever its source can pay."""
+"""Until when a backlog rests: none of its keys may start before, whatever its source can pay."""
 
 from __future__ import annotations
 
