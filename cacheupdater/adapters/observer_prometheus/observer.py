@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from cacheupdater.adapters.observer_prometheus.declared import DECLARED, Declared
+from cacheupdater.adapters.observer_prometheus.histogram import Histogram
 from cacheupdater.adapters.observer_prometheus.meanings import KINDS
 from cacheupdater.core.events import EVENTS
 
@@ -29,8 +30,8 @@ PARTITIONS_MAX = (
     10_000  # a fleet for millions of reads a second has hundreds; each costs its owner ten series
 )
 
-_Family: TypeAlias = prometheus.Counter | prometheus.Gauge | prometheus.Histogram
-_F = TypeVar("_F", prometheus.Counter, prometheus.Gauge, prometheus.Histogram)
+_Family: TypeAlias = prometheus.Counter | prometheus.Gauge | Histogram
+_F = TypeVar("_F", prometheus.Counter, prometheus.Gauge, Histogram)
 _At: TypeAlias = "tuple[Metric, str, str]"  # metric, label, reason, as the port's caller gave them
 
 
@@ -68,7 +69,7 @@ class PrometheusObserver:
         # The port's arguments -> the child. Only arguments from the closed sets are kept, so the dicts stay small.
         self._counters: dict[_At, prometheus.Counter] = {}
         self._gauges: dict[_At, prometheus.Gauge] = {}
-        self._histograms: dict[_At, prometheus.Histogram] = {}
+        self._histograms: dict[_At, Histogram] = {}
         build = prometheus.Gauge(
             "cacheupdater_build_info", "What runs here.", ("version", "python"), registry=self.registry
         )
@@ -86,7 +87,7 @@ class PrometheusObserver:
         """Add one observation to a histogram."""
         child = self._histograms.get((metric, label, ""))
         if child is None:
-            child = self._child(self._histograms, prometheus.Histogram, (metric, label, ""))
+            child = self._child(self._histograms, Histogram, (metric, label, ""))
         child.observe(value)
 
     def level(self, metric: Metric, value: float, *, label: str = "") -> None:
@@ -138,7 +139,7 @@ class PrometheusObserver:
             return prometheus.Counter(name, row.help, names, registry=self.registry)
         if row.kind == "gauge":
             return prometheus.Gauge(name, row.help, names, registry=self.registry)
-        return prometheus.Histogram(name, row.help, names, registry=self.registry, buckets=row.buckets)
+        return Histogram(name, row.help, names, bounds=row.buckets, registry=self.registry)
 
     def _start_at_zero(self) -> None:
         """Show counters from the start: rate() misses the first event of a counter that begins with it.
