@@ -31,7 +31,12 @@ SHORT_S = 1.0  # seconds; the end of a shorter trouble would be logged right aft
 _MOMENT_S = 0.05  # seconds; a line would show less as 0.0 s
 STANDING_MAX = 1_000  # troubles remembered at once; beyond it, the oldest is forgotten without a last line
 
-_FATES: Mapping[Event, str] = {"foreign": "left alone", "braked": "left alone", "dropped": "dropped"}
+_FATES: Mapping[Event, str] = {
+    "foreign": "left alone",
+    "braked": "left alone",
+    "dropped": "dropped",
+    "late": "dropped",
+}
 """What becomes of the keys of a trouble, where the updater has not tried to refresh them, and failed."""
 
 _ANSWERS: frozenset[Event] = frozenset({"reload_refused"})

@@ -168,7 +168,6 @@ class Partition:
         around, late = self._around, None
         if around.sieve:
             late = partial(around.sieve.late, caught_up=caught_up)
-            around.sieve.tell(now)
         take_in(self.engine, messages, now, observer=around.observer, hear=self._hear, late=late)
         around.judging.awaited(self.engine.awaited)
 
@@ -227,7 +226,10 @@ class Partition:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(REPORT_EVERY)
-            self._telling.totals(self.engine, asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            self._telling.totals(self.engine, now)
+            if self._around.sieve:
+                self._around.sieve.tell(now)
 
     # --- work -------------------------------------------------------------------------------------------
 

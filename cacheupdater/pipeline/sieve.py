@@ -2,7 +2,7 @@
 
 Each process has one `Sieve`, for a sender's clock is the same in all partitions. Intake asks it about each pack.
 `core.lateness` decides what is too late and which clocks are off. This module reads the wall clock, the only clock that
-senders share with us, and reports clocks that are off.
+senders share with us, and reports late reads and clocks that are off.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.lateness import Lateness
+from cacheupdater.pipeline.looking import WINDOW_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from cacheupdater_client.protocol import wire
 
 
+_LATE = (
+    "reads are reported more than a minute late, and dropped: the queue has a backlog, or their senders could not send."
+    " A key that is still read is refreshed by a later read"
+)
 EARLIEST_MS = 1_500_000_000_000  # July 2017, before the first pack was made: an earlier time means that the sender has no clock
 
 
@@ -44,6 +49,8 @@ class Sieve:
         self._notices = notices
         self._lateness = Lateness()
         self._reported = ""
+        self._dropped = 0  # keys since the last report
+        self._last = 0.0  # when some were dropped
 
     def follow(self, keyspace: Keyspace[Namespace]) -> None:
         """The namespaces are others from now on; the senders and their clocks are the same."""
@@ -63,10 +70,23 @@ class Sieve:
             return False
         for namespace, keys in self._keyspace.resolve_many(pack.keys)[0].items():
             self._observer.count("dropped", len(keys), label=namespace.name, reason="late")
+            self._dropped += len(keys)
         return True
 
     def tell(self, now: float) -> None:
-        """Reports which clocks are off, if that has changed. Called now and then."""
+        """Reports whether reads are dropped, and which clocks are off. Every partition calls it once a second."""
+        self._tell_dropped(now)
+        self._tell_clocks(now)
+
+    def _tell_dropped(self, now: float) -> None:
+        dropped, self._dropped = self._dropped, 0
+        if dropped:
+            self._last = now
+            self._notices.trouble("late", "", _LATE, keys=dropped)
+        elif now >= self._last + WINDOW_S:
+            self._notices.over("late", "")
+
+    def _tell_clocks(self, now: float) -> None:
         ways = (("behind", self._lateness.behind(now)), ("ahead of", self._lateness.ahead(now)))
         text = " and ".join(f"some are up to {seconds:.0f} s {way} ours" for way, seconds in ways if seconds)
         if text == self._reported:

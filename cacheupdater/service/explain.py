@@ -35,6 +35,7 @@ _EVERYBODYS: frozenset[Event] = frozenset(
         "depot_lost",
         "redis_down",
         "pauses_unread",
+        "late",
         "clock_off",
         "no_client",
         "no_hint",

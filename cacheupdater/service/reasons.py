@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Facts: TypeAlias = Mapping[str, object]
 
 
-_OF_SENDERS = frozenset({"no_client", "no_hint", "nobodys", "elsewhere", "clock_off"})
+_OF_SENDERS = frozenset({"no_client", "no_hint", "nobodys", "elsewhere", "late", "clock_off"})
 """Troubles with those who send hints. They may have nothing to do with this key, so they come last."""
 
 

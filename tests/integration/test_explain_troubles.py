@@ -28,7 +28,7 @@ from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client import Redis
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, encode_pack
 
-AHEAD_MS = 600_000
+AHEAD_MS = LATE_MS = 600_000
 VANISHED = [b"few:%d" % number for number in range(100, 140)]
 SPARSE = [b"sparse:%d" % number for number in range(100, 400)]
 STRANGERS = [b"note:nobody-%d" % number for number in range(150)]
@@ -106,7 +106,8 @@ def updater(started, server):
         for touched in (VANISHED, STRANGERS, ELSEWHERE):
             peer.hint(TOUCH, *touched)
         for partition in range(peer.hello.partitions):
-            peer.pack(encode_pack(TOUCH, time.time_ns() // 1_000_000 + AHEAD_MS, [b"note:1"]), partition)
+            for off in (AHEAD_MS, -LATE_MS):
+                peer.pack(encode_pack(TOUCH, time.time_ns() // 1_000_000 + off, [b"note:1"]), partition)
         peer.wait()
     return made
 
@@ -117,6 +118,7 @@ def updater(started, server):
         pytest.param("nobodys", id="hints_are_of_no_namespace"),
         pytest.param("elsewhere", id="readers_use_another_redis"),
         pytest.param("clock_off", id="a_senders_clock_is_wrong"),
+        pytest.param("late", id="reads_are_reported_more_than_a_minute_late"),
     ],
 )
 def test_a_trouble_with_the_senders_is_told_of_any_key(updater, event):

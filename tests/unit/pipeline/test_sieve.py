@@ -52,8 +52,9 @@ async def test_a_client_whose_clock_is_off_is_heard_after_some_seconds_and_named
             if turn == 15:
                 shell.tables["p"].asked.clear()
         assert sum((1,) in keys for keys in shell.tables["p"].asked) >= 43
-        [notice] = shell.notices.standing()
-        assert (notice.event, "behind" in notice.text) == ("clock_off", off > 0)
+        told = {notice.event: notice.text for notice in shell.notices.standing()}
+        assert ("behind" in told.pop("clock_off")) is (off > 0)
+        assert set(told) == ({"late"} if off > 60 else set())  # until the clock was known
         assert sum("clock_off" in message for message in caplog.messages) == 1
 
 
@@ -67,7 +68,32 @@ async def test_a_long_backlog_of_old_reads_is_no_wrong_clock_and_costs_no_row():
         offer(shell, Kind.MISS, b"p:7", age=0.0)
         await asyncio.sleep(1.0)
         assert shell.tables["p"].asked == [((7,),)]
+        assert [notice.event for notice in shell.notices.standing()] == ["late"]
+
+
+@in_virtual_time
+async def test_reads_that_are_dropped_are_told_when_it_begins_and_a_minute_after_the_last(caplog):
+    caplog.set_level("INFO")
+    shell = shell_with_a_clock()
+
+    async with shell.partition():
+        for turn in range(30):
+            offer(
+                shell, Kind.MISS, b"p:%d" % turn, b"p:1%d" % turn, age=1000.0 + 31.0 * turn
+            )  # no age repeats, as by a clock
+            await asyncio.sleep(1.0)
+        await asyncio.sleep(0.5)
+        [notice] = shell.notices.standing()
+        assert (notice.event, notice.keys) == ("late", 60)
+        [begun] = caplog.messages
+        assert begun.startswith("late: reads are reported more than a minute late")
+        await asyncio.sleep(58.0)
+        assert shell.notices.standing() == [notice]
+        await asyncio.sleep(3.0)
         assert shell.notices.standing() == []
+        _, ended = caplog.messages
+        assert ended.startswith("late: over after ")
+        assert ended.endswith(" s (30 times, 60 keys dropped)")
 
 
 @in_virtual_time

@@ -83,6 +83,7 @@ async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():
         ("commit_failed", "0"),
         ("batch_skipped", "0"),
         ("depot_lost", "hints"),
+        ("late", ""),
         ("clock_off", ""),
         ("pauses_unread", ""),
     ],
