@@ -85,7 +85,7 @@ EVENTS: Mapping[str, str] = {
     "nobodys": "more than a hundredth of a minute's hints are of no namespace",
     "elsewhere": "most keys that readers find are not in our Redis: the readers use another server or database",
     "dropped": "hints of namespaces of this source are dropped though nothing fails: the budget or a quota does not pay for all that is asked, or its loads take too long for its connections",
-    "late": "reads are reported more than a minute after they were made, and are dropped: the queue has a backlog, or their senders could not send; changes are never dropped for this",
+    "late": "reads are reported more than a minute after they were made, and are dropped: the queue has a backlog, or the senders could not send. Changes are never dropped for this",
     "clock_off": "a client's clock is more than 5 s off ours, so the age of its hints is uncertain",
     "feed_down": "the changes that this source tells cannot be read; they wait there, and old values are found by policy and ttl only",
     "feed_lacks": "tables of this source have no topic yet; their changes are read soon after Debezium has made it",

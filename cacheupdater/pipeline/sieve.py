@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _LATE = (
-    "reads are reported more than a minute late, and dropped: the queue has a backlog, or their senders could not send."
+    "reads are reported more than a minute late, and dropped: the queue has a backlog, or the senders could not send."
     " A key that is still read is refreshed by a later read"
 )
 EARLIEST_MS = 1_500_000_000_000  # July 2017, before the first pack was made: an earlier time means that the sender has no clock
@@ -50,7 +50,7 @@ class Sieve:
         self._lateness = Lateness()
         self._reported = ""
         self._dropped = 0  # keys since the last report
-        self._last = 0.0  # when some were dropped
+        self._last = 0.0  # when a report last told of dropped keys
 
     def follow(self, keyspace: Keyspace[Namespace]) -> None:
         """The namespaces are others from now on; the senders and their clocks are the same."""

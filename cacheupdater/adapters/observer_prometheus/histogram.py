@@ -1,9 +1,9 @@
 """A histogram of all values that a stage has measured, for Prometheus' registry.
 
 `PrometheusObserver` makes one for each metric of this kind, and children of it by their labels. The driver has a histogram
-too. It takes two locks and 0.7 us for each value, this one takes 0.14 us, and each unit of keys has six values. No lock is
-needed, for all values come from the thread of the event loop. A scrape in another thread may find a sum that has a value more
-or less than the buckets.
+too, but the driver's takes two locks and 0.7 us for each value. Ours takes 0.14 us, and each unit of keys has six values. Ours
+needs no lock, for all values come from the thread of the event loop. A scrape in another thread may find that the sum and the
+buckets differ by one value.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Histogram:
         [family] = self.describe()
         series = dict(self._children) if self._label_names else {(): self}
         for values, each in series.items():
-            each._add_to(family, values)  # noqa: SLF001  of this class too
+            each._add_to(family, values)  # noqa: SLF001  a histogram of this class
         return [family]
 
     def _add_to(self, family: HistogramMetricFamily, values: Sequence[str]) -> None:

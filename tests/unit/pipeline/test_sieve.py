@@ -75,12 +75,10 @@ async def test_a_long_backlog_of_old_reads_is_no_wrong_clock_and_costs_no_row():
 async def test_reads_that_are_dropped_are_told_when_it_begins_and_a_minute_after_the_last(caplog):
     caplog.set_level("INFO")
     shell = shell_with_a_clock()
-
     async with shell.partition():
         for turn in range(30):
-            offer(
-                shell, Kind.MISS, b"p:%d" % turn, b"p:1%d" % turn, age=1000.0 + 31.0 * turn
-            )  # no age repeats, as by a clock
+            age = 1000.0 + 31.0 * turn  # no age repeats, so no clock is taken to be wrong
+            offer(shell, Kind.MISS, b"p:%d" % turn, b"p:1%d" % turn, age=age)
             await asyncio.sleep(1.0)
         await asyncio.sleep(0.5)
         [notice] = shell.notices.standing()
