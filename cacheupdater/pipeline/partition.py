@@ -226,10 +226,7 @@ class Partition:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(REPORT_EVERY)
-            now = asyncio.get_running_loop().time()
-            self._telling.totals(self.engine, now)
-            if self._around.sieve:
-                self._around.sieve.tell(now)
+            self._telling.totals(self.engine, asyncio.get_running_loop().time())
 
     # --- work -------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class Sieve:
         return True
 
     def tell(self, now: float) -> None:
-        """Reports whether reads are dropped, and which clocks are off. Every partition calls it once a second."""
+        """Reports whether reads are dropped, and which clocks are off. The service calls it once a second."""
         self._tell_dropped(now)
         self._tell_clocks(now)
 

@@ -203,6 +203,8 @@ class Service:
             around = turnover.now.around
             around.vitals.tick(clock(), sources=sources, clients=door.clients if door.open_now else None)
             around.judging.tick(clock())
+            if around.sieve:
+                around.sieve.tell(clock())
             self._notices.tick()
             standing = Counter[str](each.event for each in self._notices.standing())
             for event in EVENTS:

@@ -181,7 +181,7 @@ class Shell:
             each: Recipe(self.tables[each.name], self.writer, encoder("json"), ttl=each.ttl, form="json")
             for each in self.namespaces
         }
-        around = Surroundings(
+        around = self.around = Surroundings(
             self.queue,
             recipes,
             self.writer,

@@ -22,6 +22,12 @@ def shell_with_a_clock():
     return shell
 
 
+async def second(shell):
+    """A second of virtual time, at whose end the service lets the sieve report."""
+    await asyncio.sleep(1.0)
+    shell.around.sieve.tell(now())
+
+
 def offer(shell, kind, *keys, age):
     """A pack that was made so many seconds ago, by a right clock."""
     assert shell.queue.offer(0, wire.encode_pack(kind, int((EPOCH + now() - age) * 1000), keys))
@@ -48,7 +54,7 @@ async def test_a_client_whose_clock_is_off_is_heard_after_some_seconds_and_named
         for turn in range(60):
             offer(shell, Kind.TOUCH, b"p:1", age=off)
             offer(shell, Kind.TOUCH, b"p:2", age=0.1)
-            await asyncio.sleep(1.0)
+            await second(shell)
             if turn == 15:
                 shell.tables["p"].asked.clear()
         assert sum((1,) in keys for keys in shell.tables["p"].asked) >= 43
@@ -66,7 +72,7 @@ async def test_a_long_backlog_of_old_reads_is_no_wrong_clock_and_costs_no_row():
     async with shell.partition():
         await asyncio.sleep(1.0)
         offer(shell, Kind.MISS, b"p:7", age=0.0)
-        await asyncio.sleep(1.0)
+        await second(shell)
         assert shell.tables["p"].asked == [((7,),)]
         assert [notice.event for notice in shell.notices.standing()] == ["late"]
 
@@ -79,15 +85,16 @@ async def test_reads_that_are_dropped_are_told_when_it_begins_and_a_minute_after
         for turn in range(30):
             age = 1000.0 + 31.0 * turn  # no age repeats, so no clock is taken to be wrong
             offer(shell, Kind.MISS, b"p:%d" % turn, b"p:1%d" % turn, age=age)
-            await asyncio.sleep(1.0)
-        await asyncio.sleep(0.5)
+            await second(shell)
         [notice] = shell.notices.standing()
         assert (notice.event, notice.keys) == ("late", 60)
         [begun] = caplog.messages
         assert begun.startswith("late: reads are reported more than a minute late")
-        await asyncio.sleep(58.0)
+        for _ in range(59):
+            await second(shell)
         assert shell.notices.standing() == [notice]
-        await asyncio.sleep(3.0)
+        await second(shell)
+        await second(shell)
         assert shell.notices.standing() == []
         _, ended = caplog.messages
         assert ended.startswith("late: over after ")
