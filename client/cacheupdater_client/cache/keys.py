@@ -14,13 +14,13 @@ from uuid import UUID
 
 from cacheupdater_client.buffer import UNIT_BYTES
 from cacheupdater_client.protocol.errors import Inexpressible
-from cacheupdater_client.protocol.patterns import INT_MAX, INT_MIN, Captures, CaptureType
+from cacheupdater_client.protocol.numerals import INT_MAX, INT_MIN
 from cacheupdater_client.protocol.wire import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from cacheupdater_client.protocol.patterns import Pattern
+    from cacheupdater_client.protocol.patterns import Captures, CaptureType, Pattern
 
 _LONGEST: dict[CaptureType | None, int] = {int: 20, UUID: 36}  # bytes in a key
 

@@ -15,7 +15,9 @@ from string import Formatter
 from typing import TYPE_CHECKING, TypeAlias, cast
 from uuid import UUID
 
+from cacheupdater_client.protocol import numerals
 from cacheupdater_client.protocol.errors import Inexpressible, Misspelled
+from cacheupdater_client.protocol.numerals import DIGITS_MAX, INT_MAX, INT_MIN, Numerals
 from cacheupdater_client.protocol.wire import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ _READERS: dict[CaptureType, Callable[[bytes], Capture]] = {
     str: bytes.decode,
     UUID: lambda spelled: UUID(spelled.decode()),
 }
-INT_MIN, INT_MAX = -(2**63), 2**63 - 1  # what a bigint holds
 _INT_SHORT = 18  # this many digits always fit
 _RESERVED = "keys"  # `IN :keys` binds all captures of a pattern
 
@@ -52,6 +53,7 @@ class Pattern:
     _match: Callable[[bytes], re.Match[bytes] | None] = field(repr=False, compare=False)
     _lines: Callable[[bytes], list[tuple[bytes, ...]]] = field(repr=False, compare=False)
     _readers: tuple[Callable[[bytes], Capture], ...] = field(repr=False, compare=False)
+    _numerals: Numerals | None = field(repr=False, compare=False)  # if the only capture is a number
     _template: str = field(repr=False, compare=False)  # for `%`, with a `%s` for each capture
     _short: int = field(repr=False, compare=False)  # a key of so many bytes holds no number that does not fit
 
@@ -74,10 +76,21 @@ class Pattern:
         regex = re.compile(b"".join(chain.from_iterable(parts)))
         readers = tuple(_READERS[kind] for kind in types)
         lines = re.compile(b"^" + regex.pattern + b"$", re.MULTILINE).findall
-        short = min(sum(map(len, spelled)) + _INT_SHORT, KEY_BYTES_MAX)
+        size = sum(map(len, spelled))
+        short = min(size + _INT_SHORT, KEY_BYTES_MAX)
+        single = types == [int] and size + DIGITS_MAX <= KEY_BYTES_MAX
         template = "%s".join(literal.replace("%", "%%") for literal in literals)
         return cls(
-            text, tuple(names), tuple(types), spelled, regex.fullmatch, lines, readers, template, short
+            text,
+            tuple(names),
+            tuple(types),
+            spelled,
+            regex.fullmatch,
+            lines,
+            readers,
+            Numerals(*spelled) if single else None,
+            template,
+            short,
         )
 
     @property
@@ -103,18 +116,24 @@ class Pattern:
     def parse_many(self, keys: Sequence[bytes]) -> Sequence[Captures] | None:
         """What all of these keys say, or None if one of them says nothing to this pattern: then ask key by key.
 
-        One regex over the joined keys, one conversion per capture: three times faster than `parse` for each.
+        One regex over the joined keys, one conversion per capture: twice as fast as `parse` for each. A single number needs
+        no regex: six times as fast.
         """
         joined = b"\n".join(keys)
-        found, longest = self._lines(joined), max(map(len, keys), default=0)
+        if self._numerals is not None:
+            return self._numerals.parse(joined, len(keys))
+        found = self._lines(joined)
+        longest = max(map(len, keys), default=0)
         if len(found) != len(keys) or joined.count(b"\n") != len(keys) - 1 or longest > KEY_BYTES_MAX:
             return None
         # findall gives tuples of groups, and of a single group just its text
         columns = zip(*found, strict=True) if len(self.types) > 1 else (cast("tuple[bytes, ...]", found),)
-        captures = [tuple(map(read, column)) for read, column in zip(self._readers, columns, strict=True)]
-        for kind, column in zip(self.types, captures, strict=True) if longest > self._short else ():
-            if kind is int and not (_fits(min(column)) and _fits(max(column))):
+        captures: list[Sequence[Capture]] = []
+        for kind, column in zip(self.types, columns, strict=True):
+            read = numerals.read(column) if kind is int else list(map(_READERS[kind], column))
+            if read is None:
                 return None
+            captures.append(read)
         return list(zip(*captures, strict=True))
 
     def format(self, captures: Captures) -> bytes:

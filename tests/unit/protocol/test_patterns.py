@@ -22,6 +22,7 @@ PATTERNS = [
         "range:{low:int}-{high:int}",
         "img:{name}.png",
         "cart:{{{user:int}}}:items",
+        "5,{id:int}5",
     )
 ]
 TEXT = "".join(chr(code) for code in range(33, 127) if chr(code) != ":")
@@ -162,8 +163,11 @@ def test_pattern_that_cannot_work_is_refused_with_the_reason(text, why):
 @given(st.sampled_from(PATTERNS), st.data())
 def test_pattern_reads_many_keys_as_it_reads_each(pattern, data):
     good = st.tuples(*(VALUES[kind] for kind in pattern.types)).map(pattern.format)
+    prefix, behind = pattern.prefix, pattern.literals[-1]
+    numbers = b"007", b" 7", b"7 ", b"-0", b"7.0", b"7e1", b"7,8", b"9223372036854775808", b"true", b'"7"'
     bad = st.sampled_from(
-        [pattern.prefix, b"", b"\n", pattern.prefix + b"007\n", pattern.prefix + b"9223372036854775808"]
+        [prefix, behind, b"", b"\n", prefix + b"7\n", prefix + b"7" + behind + b"\n" + prefix + b"8" + behind]
+        + [prefix + number + behind for number in numbers]
     )
     keys = data.draw(st.lists(st.one_of(good, good, good, bad), min_size=1, max_size=8))
     each = [pattern.parse(key) for key in keys]
