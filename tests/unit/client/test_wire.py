@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import struct
+from itertools import product
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from cacheupdater_client.protocol import wire
 from cacheupdater_client.protocol.wire import (
     CHANGE,
     FRAME_BYTES_MAX,
@@ -279,6 +282,54 @@ def test_no_key_of_a_pack_may_be_a_str_wherever_it_stands(place, text):
         decode_pack(encode_pack(TOUCH, 1_700_000_000_000, keys))
 
     assert refused.value.reason == "garbage"
+
+
+NUMBERS = {
+    0: "B",
+    0xCC: ">BB",
+    0xCD: ">BH",
+    0xCE: ">BI",
+    0xCF: ">BQ",
+    0xD0: ">Bb",
+    0xD1: ">Bh",
+    0xD2: ">Bi",
+    0xD3: ">Bq",
+}
+ARRAYS = {0x90: "B", 0xDC: ">BH", 0xDD: ">BI"}
+
+
+def _spelled(number, head):
+    """The number with this head, or without any."""
+    return struct.pack(NUMBERS[head], *([head] if head else []), number)
+
+
+def _array(items, head):
+    return struct.pack(
+        ARRAYS[head], *([head | len(items)] if head == 0x90 else [head, len(items)])
+    ) + b"".join(items)
+
+
+@pytest.mark.parametrize("key", [b"\xa4AAAA", b"\xc4\x04AAAA"], ids=["str", "bin"])
+def test_a_key_that_is_a_str_is_found_however_all_else_is_spelled(key):
+    numbers = product(NUMBERS, NUMBERS, NUMBERS, ARRAYS, ARRAYS)
+    others = [b"\xc4\x01b"] * 7
+    for (version, kind, time, keys, counts), first in product(numbers, (True, False)):
+        all_keys = [key, *others] if first else [*others, key]
+        payload = b"\x95" + _spelled(1, version) + _spelled(MISS, kind) + _spelled(5, time)
+        payload += _array(all_keys, keys) + _array([_spelled(7, 0)] * 8, counts)
+        if key.startswith(b"\xc4"):
+            assert len(decode_pack(payload).keys) == 8
+        else:
+            with pytest.raises(Malformed, match="bin"):
+                decode_pack(payload)
+
+
+@pytest.mark.parametrize("keys", [4, 15, 16, 0xA4, 0xB8, 420, 1000])
+@pytest.mark.parametrize("emitted_ms", [0xA4, 0xA4A4, 0xA4A4A4A4, 0xA4A4A4A4A4A4A4A4 // 2, 1_700_000_000_000])
+def test_a_pack_is_decoded_once_whatever_its_time_and_its_size_look_like(keys, emitted_ms, monkeypatch):
+    monkeypatch.delattr(wire, "_decode_any")  # the slow second look
+    pack = decode_pack(encode_pack(TOUCH, emitted_ms, [b"product:%d" % n for n in range(keys)], [1] * keys))
+    assert len(pack.keys) == keys
 
 
 def test_keys_that_hold_what_a_str_begins_with_are_read_as_they_are():
