@@ -27,7 +27,7 @@ def rests_until(backlog: Backlog, limits: Limits, now: float) -> float:
     """When the backlog may start a unit: `now`, or later; inf: once something else has happened."""
     ready, namespace = backlog.ready, backlog.namespace
     quota = namespace.quota
-    if is_apart(backlog):
+    if (backlog.slow_waits or backlog.known_waits) and is_apart(backlog):
         return inf
     if backlog.unseen_wait and ready == backlog.live[PATIENT]:
         paid = max(now + MOMENT, namespace.absent_bucket.opens_at(now))
@@ -46,7 +46,7 @@ def rests_until(backlog: Backlog, limits: Limits, now: float) -> float:
 
 def is_apart(backlog: Backlog) -> bool:
     """Whether nothing is left but suspects that wait for the end of another one."""
-    return (backlog.slow_waits or backlog.known_waits) and 0 < backlog.withheld == backlog.queued
+    return 0 < backlog.withheld == backlog.queued
 
 
 def quiet_from(source: Source, now: float) -> float:

@@ -279,9 +279,8 @@ class Schedule:
         """One backlog after the other, until the first in line cannot be paid: no other backlog overtakes it."""
         started: list[Unit] = []
         opens_at = source.breaker.opens_at(now)
-        while (backlog := line.first()) and opens_at <= now:
-            if source.slots.free <= 0:
-                break  # we are woken when a unit ends
+        # without a free slot nothing starts: we are woken when a unit ends
+        while source.slots.free > 0 and opens_at <= now and (backlog := line.first()):
             if source.slots.room(backlog.namespace) <= 0:
                 self._park(backlog, line)
                 continue
@@ -318,9 +317,9 @@ class Schedule:
         ready, namespace = backlog.ready, backlog.namespace
         if ready == backlog.live[PATIENT] or namespace.quota is not None:
             return 0
-        if rests_until(backlog, self._limits, now) > now:
+        if source.slots.room(namespace) <= 0 or source.priorities.backlogs or not source.breaker.is_calm(now):
             return 0
-        if source.priorities.backlogs or source.slots.room(namespace) <= 0 or not source.breaker.is_calm(now):
+        if rests_until(backlog, self._limits, now) > now:
             return 0
         rows = min(namespace.loads.unit_keys(self._limits.unit_keys), ready)
         return rows if source.bucket.rows(now, namespace.cost.per_row) >= rows else 0
