@@ -8,7 +8,7 @@ TYPE, GET, HGETALL and PTTL; to search for keys, also SCAN, and in other databas
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from redis import exceptions as redis_errors
 from redis.asyncio import Redis
@@ -22,7 +22,9 @@ from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client.protocol import fence
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+T = TypeVar("T")
 
 ANSWER_S = 3.0  # for the whole look; a person waits
 _HAS_NO_TTL = -1
@@ -58,9 +60,16 @@ class Glance:
 
     async def look(self, key: bytes) -> Look:
         """Reads the key. Raises Unavailable."""
+        return await self._answered(self._looked(key))
+
+    async def ttl(self, key: bytes) -> float | None:
+        """Seconds until the key expires; None: it never does. Raises Unavailable."""
+        return await self._answered(self._ttl(key))
+
+    async def _answered(self, question: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await self._looked(key)
+                return await question
         except (TimeoutError, redis_errors.TimeoutError) as e:
             raise Unavailable(f"Redis did not answer within {ANSWER_S:g} s") from e
         except (OSError, redis_errors.RedisError, redis_errors.RedisClusterException) as e:
@@ -122,16 +131,20 @@ class Glance:
         redis = self._redis
         kind = (await redis.type(key)).decode()
         value = await (redis.get(key) if kind == "string" else redis.hgetall(key)) if kind in _READ else None
-        ttl = await redis.pttl(key)
+        ttl = await self._ttl(key)
         floor = await redis.get(fence.floor_name(key))
         newest = None if floor is None else fence.floor_of(floor)
         return Look(
             kind,
             value,
-            ttl=None if ttl == _HAS_NO_TTL else max(0, ttl) / 1000.0,
+            ttl=ttl,
             age=await self._age(key, newest),
             wrote=None if newest is None else fence.form_of(newest),
         )
+
+    async def _ttl(self, key: bytes) -> float | None:
+        ttl = await self._redis.pttl(key)
+        return None if ttl == _HAS_NO_TTL else max(0, ttl) / 1000.0
 
     async def _age(self, key: bytes, newest: int | None) -> float | None:
         if newest is None or not fence.tells_age(newest):

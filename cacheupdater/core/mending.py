@@ -39,8 +39,9 @@ _SETTINGS = (
         "(is|become) (true or false|True or False|TRUE or FALSE)",
         "let the statement spell it, as by `initcap(x::text)` or `x::int`",
     ),
+    ("is a number and would become text", "say `value.numbers: plain`"),
     (
-        "is a number( such as [0-9.]+)? and would become (text|a number)|is text and would become a number",
+        "is a number such as [0-9.]+ and would become (text|a number)|is text and would become a number",
         "say `value.numbers` as the application spells them (plain or text)",
     ),
     (_TIMED, _SAY_TIMES),
@@ -60,6 +61,10 @@ _SPELLINGS: Mapping[tuple[str, str], frozenset[str]] = {
     ("a time without a zone", "a time without a zone, not parted by T"): frozenset({"rfc3339", "iso"}),
 }
 _EQUAL = "make the statement's values equal"
+ROWLESS = (
+    "the application wrote them, and the source shows no rows for them: is it the right database,"
+    " may its user see the rows, and does the statement's WHERE leave some out?"
+)
 _REPLACE = "say `value.foreign: replace` once the application can read what is written"
 
 

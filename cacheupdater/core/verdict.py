@@ -2,11 +2,12 @@
 
 One `Verdict` per namespace and process, shared by all its engines. The first values that stand in Redis decide. Until then
 nothing is written, for `PATIENCE` at the most, so that an application that fills its cache by itself is seen first. Readers
-that wait for an updater say that theirs does not: for them an empty namespace is ours at once. The
-namespace is ours if floors of ours stand beside the values, or if nobody has written a value by the time when we would write
-one. It is foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything
-about it: a price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts
-with another configuration. Values of ours may have been written in an earlier form: `reformed` says so with the verdict. `now`
+that wait for an updater say that theirs does not: for them an empty namespace is ours at once. The namespace is ours if a row
+is found and floors of ours stand beside the values, or if nobody has written a value by the time when we would write one. It is
+foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything about it: a
+price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts with another
+configuration. While values stand in Redis, and no row has been found, the namespace is *rowless*: nothing is removed, for the
+source may be the wrong one. Values of ours may have been written in an earlier form: `reformed` says so with the verdict. `now`
 is an argument; nothing is read here.
 """
 
@@ -32,6 +33,9 @@ class Sight(Enum):
     LIKE = "like"  # the application wrote what we would write
     FOREIGN = "foreign"  # the application wrote what it could not read from us
     BLANK = "blank"  # the application wrote it, and there is no row to compare it with
+
+
+_TELL_NO_ROW = frozenset({Sight.OWN, Sight.BLANK})
 
 
 class Seen(NamedTuple):
@@ -60,6 +64,11 @@ class Verdict:
             self._until = now + PATIENCE
         return 0.0 if self.awaited and not self._seen else max(0.0, self._until - now)
 
+    @property
+    def rowless(self) -> bool:
+        """Whether values were seen, and no load has found a row yet."""
+        return any(each.sight in _TELL_NO_ROW for each in self._seen.values())
+
     def saw(self, values: Mapping[bytes, Seen], now: float, *, writing: bool = True) -> None:
         """These values stand at their keys now; keys without any are left out. `writing`: we would write something now."""
         if self.says != "nothing":
@@ -69,12 +78,20 @@ class Verdict:
         seen = self._seen.values()
         ours = [each for each in seen if each.sight is Sight.OWN]
         theirs = [each for each in seen if each.sight in {Sight.LIKE, Sight.FOREIGN}]
-        if len(ours) > len(theirs) or (not theirs and over and writing):
+        if writing and (len(ours) > len(theirs) or (not theirs and over)):
             self.reformed = _reformed(ours)
             self._give("ours")
         elif theirs and (over or len(theirs) >= ENOUGH):
             self.why = _most(theirs) or _most_that_tell(theirs)
             self._give("foreign" if self.why else "ours")
+        elif not writing:
+            self._forget_some()
+
+    def _forget_some(self) -> None:
+        """While no row is found, each unit may bring other values: the latest ones are enough."""
+        no_row = [key for key, each in self._seen.items() if each.sight in _TELL_NO_ROW]
+        for key in no_row[:-ENOUGH]:
+            del self._seen[key]
 
     def _give(self, says: Literal["ours", "foreign"]) -> None:
         self.says = says

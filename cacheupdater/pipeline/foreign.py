@@ -1,6 +1,7 @@
 """Single foreign values among keys that we may write: reported to people, with the kind of one such value.
 
-Partitions report the keys at which the fence has found a foreign value. When the trouble of a namespace begins, one of these
+Partitions report the keys at which the fence has found a foreign value. Such a value reads as another form, or the source has no
+row for it, although the application wrote it after a load had found none. When the trouble of a namespace begins, one of these
 values is read once more to name its kind. This read may take long; if the keys are written meanwhile, nothing is reported.
 `judging` handles namespaces whose first values are foreign.
 """
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.mending import advice, unreadable
+from cacheupdater.core import kinds
+from cacheupdater.core.mending import ROWLESS, advice, unreadable
 from cacheupdater.core.words import counted
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.pipeline.keyed import KeyedTrouble
@@ -57,6 +59,8 @@ class Foreign(KeyedTrouble):
             found = None
         if found is None or not found.here:  # the value has gone, or cannot be read
             return ""
+        if kinds.reads(recipe.form, found.value):
+            return f": {ROWLESS}"
         why = unreadable(recipe.form, found.value)
         return f": {why}; {advice(why)}"
 

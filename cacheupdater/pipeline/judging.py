@@ -70,6 +70,11 @@ class Judging:
         verdict = self._open.get(namespace)
         return verdict is not None and verdict.says == "foreign"
 
+    def is_rowless(self, namespace: Namespace) -> bool:
+        """Whether the application has written values, and no load has found a row yet: then no value is removed."""
+        verdict = self._open.get(namespace)
+        return verdict is not None and verdict.rowless
+
     def awaited(self, namespaces: Iterable[Namespace]) -> None:
         """Readers wait until we have filled keys of these."""
         for each in namespaces if self._open else ():

@@ -277,9 +277,12 @@ class Partition:
         suspects = self.engine.suspects(unit, absent)
         valueless = await without_value(recipe, suspects) if suspects else ()
         kept = self.engine.braked(unit, absent, clock(), valueless=valueless)
-        prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
         rows = dict(zip(keys, found, strict=True)) if judging.is_open(unit.namespace) else {}
         barred = judging.judge(unit.namespace, recipe, clock(), found=found_there, rows=rows)
+        rowless = judging.is_rowless(unit.namespace)
+        if rowless:
+            kept = absent
+        prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
         if barred is None:
             answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
             self._telling.answered(unit, answers)
@@ -288,7 +291,7 @@ class Partition:
         if kept is None:
             self._telling.believed(unit)
         elif kept and unit.phase is Phase.RUNNING:
-            self._telling.braked(unit, len(kept))
+            self._telling.braked(unit, len(kept), rowless=rowless)
         around.recent.answered(keys, answers, clock(), clock() - began)
         self.engine.on_answers(unit, answers, clock(), absent=absent, load=seen)
         if barred is None and not plain(answers):

@@ -11,6 +11,7 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import FINISHING, UNSOUND, Result, plain
+from cacheupdater.core.mending import ROWLESS
 from cacheupdater.core.words import counted
 from cacheupdater.errors import Faulty, Unpaid
 from cacheupdater.pipeline.naming import named
@@ -132,9 +133,11 @@ class Telling:
             self._notices.over("prolonged", unit.namespace.name)
             self._notices.over("not_prolonged", unit.namespace.name)
 
-    def braked(self, unit: Unit, absent: int) -> None:
-        """Too many of the unit's rows are suddenly absent."""
+    def braked(self, unit: Unit, absent: int, *, rowless: bool) -> None:
+        """Too many of the unit's rows are suddenly absent; or `rowless`: no row has been found yet, and there are values."""
         text = f"{absent} of {len(unit.keys)} rows are suddenly absent; none of them was deleted"
+        if rowless:
+            text = f"no value is removed until a row is found: {ROWLESS}"
         self._notices.trouble("braked", unit.namespace.name, text, keys=absent)
 
     def believed(self, unit: Unit) -> None:

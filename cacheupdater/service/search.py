@@ -50,6 +50,12 @@ class Search:
                         break
         return keys
 
+    async def eternal(self, keys: Sequence[bytes]) -> int:
+        """How many of these keys never expire; 0 if Redis does not say."""
+        with suppress(Unavailable):
+            return [await self._glance.ttl(key) for key in keys].count(None)
+        return 0
+
     async def astray(self, pattern: Pattern) -> str:
         """Where the application's keys may be, if no key fits the pattern."""
         prefix = _word(pattern.prefix)

@@ -2,7 +2,8 @@
 
 `connection_check.contact` calls `side_by_side` after it has tried all components. For each namespace it finds up to 20 keys
 in Redis, reads them, and loads them by one statement. It writes nothing. A person reads the result, so values are shown, field
-by field. A Python loader is not called, for its call may cost anything: only the encoding of its values is judged.
+by field. A Python loader is not called, for its call may cost anything: only the encoding of its values is judged. `lacking` says
+which values would be lost: their rows are not there, or one of their fields is always NULL, or they would get a ttl.
 
 Values of ours are compared too, whoever of us wrote them: an updater replaces them after a change of the file, and the
 application may still read the earlier form. That change may be meant, so such a difference is a note, and nothing is foreign.
@@ -20,6 +21,7 @@ from cacheupdater.core.mending import advice
 from cacheupdater.core.verdict import ENOUGH, Sight
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
 from cacheupdater.pipeline.judging import compared_with, likened, seen_of
+from cacheupdater.service import lacking
 from cacheupdater.service.findings import REFUSED
 from cacheupdater.service.search import Search
 
@@ -70,11 +72,17 @@ async def _one(namespace: NamespaceSection, components: Components, search: Sear
         looks = zip(keys, await recipe.writer.look(keys, values=True) if keys else (), strict=True)
         found = {key: each for key, each in looks if each is not None and each.here}
         rows = await _rows(namespace, recipe, list(found)) if found else {}
-    except (Unavailable, Faulty) as e:
+    except Unavailable as e:
         return [_uncompared(namespace.name, e)]
-    if found:
-        return _compared(namespace, recipe, found, rows)
-    return [Compared(namespace.name, "note", await search.astray(namespace.pattern))]
+    except Faulty as e:
+        return [Compared(namespace.name, "wrong", f"the rows of existing keys cannot be loaded: {e}")]
+    if not found:
+        return [Compared(namespace.name, "note", await search.astray(namespace.pattern))]
+    pairs = [Pair(key, each, rows.get(key)) for key, each in found.items()]
+    said = _compared(namespace, recipe, pairs)
+    if eternal := await search.eternal([each.key for each in pairs if each.found.wrote is None]):
+        said.append(Compared(namespace.name, "note", lacking.an_end(eternal, len(found), recipe.ttl)))
+    return said
 
 
 def _uncompared(name: str, error: CacheUpdaterError) -> Compared:
@@ -93,22 +101,25 @@ async def _rows(
     return {key: values.get(each) for key, each in zip(keys, captures, strict=True)}
 
 
-def _compared(
-    namespace: NamespaceSection,
-    recipe: Recipe,
-    found: Mapping[bytes, Found],
-    rows: Mapping[bytes, object | None],
-) -> Sequence[Compared]:
-    """A line for the application's values that differ, a line for ours; one line if all are alike."""
-    pairs = [Pair(key, each, rows.get(key)) for key, each in found.items()]
+def _compared(namespace: NamespaceSection, recipe: Recipe, pairs: Sequence[Pair]) -> list[Compared]:
+    """A line for each way in which values differ, and one for those that are alike."""
+    name, among = namespace.name, len(pairs)
     sights = [seen_of(recipe, each.found, each.row).sight for each in pairs]
     foreign = [each for each, sight in zip(pairs, sights, strict=True) if sight is Sight.FOREIGN]
     ours = [each for each, sight in zip(pairs, sights, strict=True) if sight is Sight.OWN]
+    blank = [each for each, sight in zip(pairs, sights, strict=True) if sight is Sight.BLANK]
     changed = [each for each in ours if likened(recipe, each.found, each.row).sight is Sight.FOREIGN]
-    said = [_foreign(namespace, recipe, foreign, len(found))] if foreign else []
-    said += [_changed(namespace, recipe, changed, len(found))] if changed else []
-    alike = f"{len(found)} existing values are like what would be written"
-    return said or [Compared(namespace.name, "ok", alike)]
+    said = [_foreign(namespace, recipe, foreign, among)] if foreign else []
+    said += [_changed(namespace, recipe, changed, among)] if changed else []
+    if namespace.load.python:
+        alike = f"{among} existing values read as {recipe.form}; the loader was not called to compare their fields"
+        return said or [Compared(name, "ok", alike)]
+    if without := lacking.rows([each.key for each in blank if each.row is None], among):
+        said.append(Compared(name, *without))
+    if nulls := lacking.fields(recipe, [(each.found.value, each.row) for each in pairs]):
+        said.append(Compared(name, "wrong", nulls))
+    alike = f"{among - len(blank)} existing values are like what would be written"
+    return said if said or len(blank) == among else [Compared(name, "ok", alike)]
 
 
 def _foreign(namespace: NamespaceSection, recipe: Recipe, foreign: Sequence[Pair], among: int) -> Compared:

@@ -152,6 +152,8 @@ class MemoryRedis:
         if form and old not in (None, value) and is_foreign(old, form, self.floor(key)):
             return fence.FOREIGN
         if value is None:
+            if form and old is not None and _was_not_written(self.floor(key)):
+                return fence.FOREIGN
             self.delete(key)
             return fence.WRITTEN
         if date is None or not isinstance(value, bytes):
@@ -223,6 +225,11 @@ class MemoryRedis:
         if floor is not None and floor > stamp and not self._is_stepped(floor):
             stamp = floor
         self.set_floor(key, stamp, max(ttl_ms, hold_off_ms + 2 * LOAD_AGE_S * 1000))
+
+
+def _was_not_written(floor: int | None) -> bool:
+    """Whether the last load found no row, or left the value alone."""
+    return floor is not None and floor % 1000 in (fence.ABSENT_FORM, fence.FOREIGN_FORM)
 
 
 _ANSWERS: dict[Outcome, Answer] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -312,9 +313,81 @@ def test_existing_values_are_shown_beside_what_would_be_written(check, redis_url
         client.set("product:no number", b"somebody's")
         got, rows = check()
         assert client.get("product:7") == value
-    [said] = [what for part, name, _, what in rows if (part, name) == ("values", "product")]
+    [(_, said)] = valued(rows)
     assert got == code
     assert all(word in said for word in words), said
+
+
+def named(count, **more):
+    return {
+        f"product:{n}": json.dumps({"id": n, "name": f"chair {n}"} | more).encode()
+        for n in range(1, count + 1)
+    }
+
+
+def test_existing_values_without_any_row_are_for_a_person(check, redis_url):
+    """The wrong database has the same tables, or the role may not see the rows: an updater would empty the cache."""
+    with redis.Redis.from_url(redis_url) as client:
+        client.mset(named(3))
+        code, rows = check()
+    [(state, what)] = [each for each in valued(rows) if "no rows" in each[1]]
+    assert (code, state) == (78, "wrong")
+    assert what.startswith("3 of 3 existing values would be removed, such as product:")
+
+
+def test_some_existing_values_without_a_row_are_a_note_and_only_the_others_are_said_to_be_alike(
+    check, redis_url, pg_url
+):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (1, 'chair'), (2, 'table')")
+        client.mset(named(5))
+        code, rows = check()
+    [(state, what)] = [each for each in valued(rows) if "no rows" in each[1]]
+    assert (code, state) == (0, "note")
+    assert what.startswith("3 of 5 existing values would be removed, such as product:")
+
+
+def test_a_field_that_is_null_in_all_our_values_is_for_a_person(check, redis_url, pg_url):
+    sql = 'sql: "SELECT p.id, o.name FROM products p LEFT JOIN products o ON o.id = -p.id WHERE p.id IN :id"'
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (1, 'chair'), (2, 'table'), (3, 'lamp')")
+        client.mset(named(3))
+        code, rows = check(product=sql)
+        [(state, what)] = [each for each in valued(rows) if "NULL" in each[1]]
+        assert (code, state) == (78, "wrong")
+        assert what.startswith("name would be NULL in every existing value")
+        client.delete("product:3")
+        assert check(product=sql)[0] == 0, "two rows may have lost their names"
+
+
+def test_two_rows_for_each_existing_key_are_for_a_person(check, redis_url, pg_url):
+    sql = 'sql: "SELECT p.id, p.name FROM products p CROSS JOIN (VALUES (1), (2)) twice(n) WHERE p.id IN :id"'
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (1, 'chair')")
+        client.mset(named(1))
+        code, rows = check(product=sql)
+    [(state, what)] = valued(rows)
+    assert (code, state) == (78, "wrong")
+    assert "returns 2 rows for 1 key" in what
+
+
+def test_values_that_never_expire_are_noted_for_ours_do(check, redis_url, pg_url):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (1, 'chair'), (2, 'table')")
+        client.set("product:1", b'{"id":1,"name":"chair"}')
+        client.set("product:2", b'{"id":2,"name":"table"}', ex=60)
+        code, rows = check()
+    assert code == 0
+    assert [state for state, _ in _of_product(rows)] == ["ok", "note"]
+    assert _of_product(rows)[1][1].startswith(f"1 of 2 {ETERNAL}")
+
+
+def test_values_of_a_python_loader_are_not_said_to_be_like_what_it_makes(check, redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("banner:6f9619ff-8b86-d011-b42d-00c04fc964ff", b'{"slot":"top"}', ex=60)
+        _, rows = check()
+    [said] = [what for part, name, _, what in rows if (part, name) == ("values", "banner")]
+    assert said == "1 existing values read as json; the loader was not called to compare their fields"
 
 
 def test_existing_values_whose_rows_take_too_long_are_not_said_to_be_well(check, redis_url, pg_url):
@@ -346,7 +419,14 @@ def written_by_us(client, key, value, form="json"):
 
 
 def valued(rows):
-    """What is said of the values of the namespace product: state and text."""
+    """What is said of the values of the namespace product: state and text. That they never expire is another story."""
+    return [(state, what) for state, what in _of_product(rows) if ETERNAL not in what]
+
+
+ETERNAL = "existing values never expire, and would get a ttl of "
+
+
+def _of_product(rows):
     return [(state, what) for part, name, state, what in rows if (part, name) == ("values", "product")]
 
 
@@ -511,9 +591,9 @@ def test_values_that_differ_by_numbers_and_times_name_the_settings_that_write_th
         database.execute("INSERT INTO prices VALUES (7, 8.9, '2026-11-22T19:00:00Z')")
         client.set("product:7", b'{"id":7,"price":8.9,"at":"2026-11-22T19:00:00+00:00"}')
         code, rows = check(product="table: prices")
-        [said] = [what for part, name, _, what in rows if (part, name) == ("values", "product")]
+        [(_, said)] = valued(rows)
         assert code == 78
-        assert "`value.numbers`" in said
+        assert "`value.numbers: plain`" in said
         assert "`value.times: iso`" in said
         code, rows = check(product="table: prices}, value: {numbers: plain, times: iso")
     assert (code, states(rows)["values", "product"]) == (0, "ok")

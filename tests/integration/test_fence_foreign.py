@@ -249,6 +249,38 @@ def test_each_key_of_a_removal_has_its_own_form_and_its_neighbours_go(r):
     ]
 
 
+@pytest.mark.parametrize("form", ["json", "string", "type"])
+def test_an_absent_row_removes_a_value_once_and_not_what_the_application_writes_again(r, form):
+    """A source that hides rows from the updater must not empty the cache of an application that sees them."""
+    absent, row = (b"k", None, 5_000), (b"k", b'{"ours":1}', 5_000)
+    r.set(b"k", b'{"v":1}')
+    assert commit(r, token(r), absent, form=form) == [WRITTEN]
+    assert r.get(b"k") is None
+    r.set(b"k", b'{"v":1}', ex=1000)
+    for _ in range(3):
+        assert commit(r, token(r), absent, form=form) == [FOREIGN]
+        assert r.get(b"k") == b'{"v":1}'
+    assert r.ttl(b"k") > 900
+    old = token(r)
+    assert commit(r, token(r), absent, form=form) == [FOREIGN]
+    assert isinstance(commit(r, old, row, form=form)[0], Refused)  # a load that began earlier saw the row
+    assert commit(r, token(r), absent, form=form, replace=True) == [WRITTEN]
+    assert r.get(b"k") is None
+
+
+def test_a_value_is_removed_again_once_its_row_was_found_or_a_change_was_announced(r):
+    absent, row = (b"k", None, 5_000), (b"k", b'{"ours":1}', 5_000)
+    commit(r, token(r), absent, form="json")
+    assert commit(r, token(r), row, form="json") == [WRITTEN]
+    assert commit(r, token(r), absent, form="json") == [WRITTEN]
+    assert r.get(b"k") is None
+    r.set(b"k", b'{"v":1}')
+    assert invalidate(r, b"k", forms={b"k": "json"}) == [REMOVED]
+    r.set(b"k", b'{"v":1}')
+    assert commit(r, token(r), absent, form="json") == [WRITTEN]
+    assert r.get(b"k") is None
+
+
 def test_floor_beside_an_absent_row_lives_no_longer_than_it_must(r):
     day_ms, began = 86_400_000, time.monotonic()
     commit(

@@ -261,8 +261,16 @@ local function put_hash(key, ttl, first, last, form, newest)
   return WRITTEN
 end
 
+-- Whether the last load found no row, or left the value alone.
+local function was_not_written(newest)
+  local last = newest and sub(newest, -3)
+  return last == ABSENT_FORM or last == FOREIGN_FORM
+end
+
+-- An absent row removes a value once. If the application writes the key again, it sees a row that we do not see.
 local function put_absent(key, form, newest)
   if is_foreign(key, form, newest) then return FOREIGN end
+  if form and was_not_written(newest) and call('EXISTS', key) == 1 then return FOREIGN end
   call('UNLINK', key)
   return WRITTEN
 end

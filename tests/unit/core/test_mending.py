@@ -55,7 +55,7 @@ def test_a_value_is_named_by_its_kind_and_never_by_what_it_says(value, said):
         (unreadable("dogpile-json", pickle.dumps([1])), "remove `framework`"),
         (unreadable("json", b"\xff\xfe\x00"), "`value.encoding: raw`"),
         (unreadable("json", None), "pattern"),
-        ("price is a number and would become text", "`value.numbers`"),
+        ("price is a number and would become text", "`value.numbers: plain`"),
         ("at is a time without a zone and would become a time with zone Z", "`value.times`"),
         ("day is a date and would become a time with zone Z", "`value.times`"),
         ("colour would be gone", "statement load"),
@@ -121,7 +121,7 @@ def test_several_fields_name_each_setting_once():
         "weight is a number and would become text",
         "at is a time without a zone and would become a time with zone Z",
     )
-    assert said.count("`value.numbers`") == said.count("`value.times`") == 1
+    assert said.count("`value.numbers: plain`") == said.count("`value.times`") == 1
     assert said.count("`value.foreign: replace`") == 1
 
 
@@ -129,7 +129,7 @@ def test_each_field_of_one_line_has_its_setting():
     said = advice(
         "price is a number and would become text, inStock would be gone, for its name is loaded in lower case"
     )
-    assert "`value.numbers`" in said
+    assert "`value.numbers: plain`" in said
     assert '`AS "inStock"`' in said
     assert "load that field too" not in said, "it is loaded already, under another name"
 

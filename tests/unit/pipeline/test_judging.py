@@ -41,7 +41,7 @@ FOREIGN = {
 }
 SAID = {
     "pickles": ("they read as pickle, where json would be written", "`value.foreign: replace`"),
-    "numbers": ("price is a number and would become text", "`value.numbers`"),
+    "numbers": ("price is a number and would become text", "`value.numbers: plain`"),
     "a field more": ("colour would be gone", "let the statement load that field"),
 }
 

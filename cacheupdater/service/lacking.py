@@ -1,0 +1,71 @@
+"""What an application's values have, and ours would lack: a row, a field that is always NULL, a life without an end.
+
+`side_by_side` asks about the existing values of each namespace, and reports the sentences. A value without a row is removed when
+its key is read. Plain functions: they read nothing, and quote keys, but no values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from cacheupdater.core import kinds
+from cacheupdater.core.mending import ROWLESS
+from cacheupdater_client.protocol.errors import Inexpressible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cacheupdater.pipeline.recipe import Recipe
+    from cacheupdater.ports import Value
+
+CERTAIN = 3
+"""So many values without a single row, or without a single content of a field, are no chance."""
+
+
+def rows(keys: Sequence[bytes], among: int) -> tuple[Literal["note", "wrong"], str] | None:
+    """The source has no row for these keys, of so many."""
+    if not keys:
+        return None
+    text = (
+        f"{len(keys)} of {among} existing values would be removed, such as {keys[0].decode(errors='replace')}"
+    )
+    return ("wrong" if len(keys) == among >= CERTAIN else "note"), f"{text}: {ROWLESS}"
+
+
+def fields(recipe: Recipe, values: Iterable[tuple[Value, object | None]]) -> str:
+    """Which fields have a content in the application's values, and NULL in each of ours."""
+    filled: Counter[str] = Counter()
+    nulls: Counter[str] = Counter()
+    for theirs, row in values:
+        was, becomes = _named(recipe, theirs), _named(recipe, _encoded(recipe, row))
+        both = [name for name in was if was[name] is not None and name in becomes]
+        filled.update(both)
+        nulls.update(name for name in both if becomes[name] is None)
+    empty = [name for name in nulls if nulls[name] == filled[name] >= CERTAIN]
+    if not empty:
+        return ""
+    said = ", ".join(empty)
+    return f"{said} would be NULL in every existing value that was compared: does the statement load that column?"
+
+
+def an_end(eternal: int, among: int, ttl: float) -> str:
+    """So many of the application's values never expire."""
+    return (
+        f"{eternal} of {among} existing values never expire, and would get a ttl of {ttl:g} s with their first refresh:"
+        " does the application load a value that has expired?"
+    )
+
+
+def _encoded(recipe: Recipe, row: object | None) -> Value:
+    try:
+        return None if row is None else recipe.encode(row)
+    except Inexpressible:
+        return None
+
+
+def _named(recipe: Recipe, value: Value) -> Mapping[str, object]:
+    """The fields of an object; none of anything else. Hashes have no NULL."""
+    decoded = None if isinstance(value, Mapping) else kinds.decoded(recipe.form, value)
+    return decoded[0] if decoded and isinstance(decoded[0], dict) else {}

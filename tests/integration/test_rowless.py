@@ -1,0 +1,96 @@
+"""An application that caches rows meets an updater whose source hides them: a wrong database, row security, a WHERE too many.
+
+The application's values stay, or are lost once. The operator is told why.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hints.peer import HintPeer
+from live.database import Database
+from live.updater_process import Updaters, config, eventually
+
+from cacheupdater_client.protocol.wire import MISS, TOUCH
+
+ROWS = range(1, 61)
+WORDS = "the source shows no rows for them"
+
+
+@pytest.fixture
+def start(redis_url, pg_url):
+    with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder, Database(pg_url) as database:
+        database.execute("CREATE TABLE products (id int PRIMARY KEY, name text)")
+        updaters = Updaters(Path(folder))
+
+        def begin(where="true", rows=()):
+            for n in rows:
+                database.execute(f"INSERT INTO products VALUES ({n}, 'chair {n}')")
+            product = {
+                "key": "product:{id:int}",
+                "load": {
+                    "sql": f"SELECT id, name FROM products WHERE id IN :id AND {where}",
+                    "source": "main",
+                },
+                "refresh": {"every": "200ms"},
+            }
+            sources = {"main": {"url": pg_url, "budget": "5000/s"}}
+            return updaters.start(config(redis_url, sources, {"product": product}))
+
+        yield begin
+        updaters.close()
+
+
+class Shop:
+    """An application that reads through Redis, and fills each key that it misses."""
+
+    def __init__(self, plain, peer):
+        self.plain, self.peer, self.missed = plain, peer, 0
+
+    def fill(self, *numbers):
+        for n in numbers:
+            self.plain.set(f"product:{n}", json.dumps({"id": n, "name": f"chair {n}"}), ex=600)
+
+    def read(self, n):
+        key = f"product:{n}"
+        if self.plain.exists(key):
+            self.peer.hint(TOUCH, key.encode())
+            return
+        self.missed += 1
+        self.peer.hint(MISS, key.encode())
+        self.fill(n)
+
+    def read_all(self, rounds):
+        for _ in range(rounds):
+            for n in ROWS:
+                self.read(n)
+
+
+def told(updater):
+    return [line for line in updater.messages if WORDS in json.dumps(line)]
+
+
+def test_a_source_without_any_row_costs_the_application_no_value(start, plain):
+    updater = start()
+    with HintPeer(updater.socket) as peer:
+        shop = Shop(plain, peer)
+        shop.fill(*ROWS)
+        shop.read_all(20)
+        eventually(lambda: (shop.read_all(1), told(updater))[1])
+        shop.read_all(40)
+    assert shop.missed == 0
+    assert plain.exists(*[f"product:{n}" for n in ROWS]) == len(ROWS)
+
+
+def test_a_statement_that_leaves_some_rows_out_costs_the_application_each_value_once(start, plain):
+    updater = start(where="id % 3 > 0", rows=ROWS)
+    with HintPeer(updater.socket) as peer:
+        shop = Shop(plain, peer)
+        shop.fill(*ROWS)
+        eventually(lambda: (shop.read_all(1), told(updater))[1])
+        eventually(lambda: (shop.read_all(1), shop.missed >= len(ROWS) // 3)[1])
+        shop.read_all(100)
+    assert shop.missed == len(ROWS) // 3
