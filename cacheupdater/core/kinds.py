@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from cacheupdater.core import pickled
 from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.pickles import CACHELIB, is_of_cachelib, is_pickle, is_pickle_or_integer
 
@@ -39,6 +41,9 @@ class Unshown(NamedTuple):
 
 class Pickle(bytes):
     """A pickle, which is never loaded. Two of them are equal if their bytes are."""
+
+
+_NAMES = {Pickle.__name__: "pickle"}
 
 
 class Compared(NamedTuple):
@@ -79,6 +84,7 @@ def decoded(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> tuple[ob
 
 def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared]:
     """Field by field, as far as both show their kinds."""
+    theirs, ours = _both_opened(theirs, ours)
     # empty values count as a field of their own: they are few, and each of them tells
     if theirs in ([], {}) and ours in (None, theirs):
         what = f"{field or 'the value'} is {kind_of(theirs)} and would become NULL where it is empty"
@@ -92,13 +98,27 @@ def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared
                 yield from compared(part, ours[name], path)
             else:
                 yield Compared(path, part, NOTHING, f"{path} would be gone{folded(str(name), ours)}")
-    elif isinstance(theirs, list) and isinstance(ours, list):
+    elif isinstance(theirs, list | tuple) and isinstance(ours, list | tuple):
         if theirs and ours:  # items are alike: the first ones tell
             yield from compared(theirs[0], ours[0], f"{field}[]")
     else:
         was, becomes = kind_of(theirs), kind_of(ours)
         what = f"{field or 'the value'} is {was} and would become {becomes}"
         yield Compared(field, theirs, ours, "" if was == becomes else what)
+
+
+def opened(value: object) -> object:
+    """What a pickle says, if it can be read without being loaded. All other values as they are."""
+    if isinstance(value, Pickle):
+        with suppress(pickled.Unread):
+            return pickled.read(value)
+    return value
+
+
+def _both_opened(theirs: object, ours: object) -> tuple[object, object]:
+    """Two pickles can be compared if both can be read."""
+    both = opened(theirs), opened(ours)
+    return (theirs, ours) if any(isinstance(each, Pickle) for each in both) else both
 
 
 def folded(name: str | bytes, ours: Collection[str | bytes]) -> str:
@@ -117,9 +137,10 @@ def kind_of(value: object) -> str:
         return _text_kind(value)
     if isinstance(value, Mapping):
         return "an object"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "a list"
-    return "a pickle" if isinstance(value, Pickle) else f"a {type(value).__name__}"
+    name = value.name if isinstance(value, pickled.Instance) else type(value).__name__
+    return f"a {_NAMES.get(name, name)}"
 
 
 def _text_kind(text: str) -> str:
@@ -177,7 +198,10 @@ def _shown(value: object) -> str:
         return "gone"
     if isinstance(value, Unshown):
         return value.what
-    if isinstance(value, Pickle):
-        return "a pickle"
-    text = msgspec.json.encode(value, enc_hook=repr).decode()
+    if isinstance(value, Pickle | pickled.Instance):
+        return kind_of(value)
+    try:
+        text = msgspec.json.encode(value, enc_hook=repr).decode()
+    except (TypeError, RecursionError):  # only pickles have such keys, or are so deep
+        return kind_of(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

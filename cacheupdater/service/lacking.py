@@ -68,4 +68,5 @@ def _encoded(recipe: Recipe, row: object | None) -> Value:
 def _named(recipe: Recipe, value: Value) -> Mapping[str, object]:
     """The fields of an object; none of anything else. Hashes have no NULL."""
     decoded = None if isinstance(value, Mapping) else kinds.decoded(recipe.form, value)
-    return decoded[0] if decoded and isinstance(decoded[0], dict) else {}
+    said = kinds.opened(decoded[0]) if decoded else None
+    return said if isinstance(said, dict) else {}

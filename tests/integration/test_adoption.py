@@ -46,6 +46,11 @@ FROM generate_series(1, {PRODUCTS}) n
 """
 PAGE = examples()
 PLAIN = {"load": {"source": "shop", "table": "products"}}
+LACKING = PLAIN | {
+    "key": "default:{id:int}",
+    "framework": {"kind": "django"},
+    "value": {"columns": ["id", "name"]},
+}
 FASTAPI = [
     *both("dumped", "right", PAGE["dumped"]),
     *both("dumped", "default", PLAIN, wrong="updated_at"),
@@ -59,6 +64,7 @@ DJANGO = [
     *both("default", "right", PAGE["default"]),
     *both("default", "json", PLAIN, wrong="they read as pickle, where json"),
     *full("default", "text", PLAIN | {"value": {"encoding": "string", "columns": ["name"]}}, wrong="pickle"),
+    *both("default", "lacking", LACKING, wrong="price"),
     *both("json", "right", PAGE["json"]),
     *full("json", "table", PLAIN, wrong="price"),
 ]

@@ -589,7 +589,7 @@ def test_values_that_differ_by_numbers_and_times_name_the_settings_that_write_th
     with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
         database.execute("CREATE TABLE prices (id int, price numeric, at timestamptz)")
         database.execute("INSERT INTO prices VALUES (7, 8.9, '2026-11-22T19:00:00Z')")
-        client.set("product:7", b'{"id":7,"price":8.9,"at":"2026-11-22T19:00:00+00:00"}')
+        client.set("product:7", b'{"id":7,"price":8.9,"at":"2026-11-22T19:00:00+00:00"}', ex=60)
         code, rows = check(product="table: prices")
         [(_, said)] = valued(rows)
         assert code == 78

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
+from decimal import Decimal
 
 import msgspec
 import pytest
@@ -117,7 +119,27 @@ def test_of_djangos_values_only_integers_are_read_and_a_pickle_is_never_loaded()
     assert decoded("pickle", trap) == decoded("pickle", bytes(trap)) != decoded("pickle", row)
     for other in (b'{"id":7}', b"text", b"", {b"id": b"7"}, None):
         assert not reads("pickle", other)
-    [same] = compared(decoded("pickle", trap)[0], decoded("pickle", row)[0])
+    [trapped] = compared(decoded("pickle", trap)[0], decoded("pickle", row)[0])
     [other] = compared(7, decoded("pickle", row)[0])
-    assert (same.what, other.what) == ("", "the value is a number and would become a pickle")
-    assert str(other) == "the value: 7 -> a pickle"
+    assert trapped.what == "the value is a _pytest.outcomes._Fail and would become an object"
+    assert other.what == "the value is a number and would become an object"
+    assert str(other) == 'the value: 7 -> {"id":7}'
+
+
+@pytest.mark.parametrize("before", [b"", b"!"], ids=["django", "flask-caching"])
+def test_pickles_are_compared_field_by_field_without_being_loaded(before):
+    form = "cachelib" if before else "pickle"
+
+    def said(value):
+        return decoded(form, before + pickle.dumps(value))[0]
+
+    theirs = {"id": 7, "price": 8.9, "at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "tags": ("a",), "stock": 3}
+    ours = {"id": 7, "price": Decimal("8.90"), "at": dt.datetime(2026, 2, 2, tzinfo=dt.UTC), "tags": ["b"]}
+    assert [each.what for each in compared(said(theirs), said(ours)) if each.what] == [
+        "price is a number and would become a decimal.Decimal",
+        "stock would be gone",
+    ]
+    [_, price, *_] = compared(said(theirs), said(ours))
+    assert str(price) == "price: 8.9 -> a decimal.Decimal"
+    long = said(theirs | {"text": "x" * 20_000})
+    assert [each.what for each in compared(long, said(ours))] == [""], "what cannot be read tells nothing"
