@@ -30,7 +30,7 @@ def add_to(
         " Writes nothing."
     )
     parser = commands.add_parser("explain", parents=[file], help="say why a value is old", description=text)
-    parser.add_argument("key", metavar="KEY", help="as the application names it, such as product:7")
+    parser.add_argument("key", metavar="KEY", help="as it is in Redis, such as product:7")
     parser.add_argument("--connect", action="store_true", help="load its row too, and compare; one statement")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
     parser.set_defaults(command=explain)

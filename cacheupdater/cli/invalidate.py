@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-NOBODYS = "is of no namespace, so no updater fills it again: is it spelled as the application names it?"
+NOBODYS = "is of no namespace, so no updater fills it again: is it spelled as in Redis?"
 
 
 def add_to(
@@ -25,9 +25,7 @@ def add_to(
     parser = commands.add_parser(
         "invalidate", parents=[file], help="remove values by hand, fenced", description=text
     )
-    parser.add_argument(
-        "keys", metavar="KEY", nargs="+", help="as the application names it, such as product:7"
-    )
+    parser.add_argument("keys", metavar="KEY", nargs="+", help="as it is in Redis, such as product:7")
     parser.set_defaults(command=invalidate)
 
 
@@ -35,12 +33,13 @@ def invalidate(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
     from cacheupdater.cli.configured import configured
-    from cacheupdater.service.look import nobodys, removed
+    from cacheupdater.service.look import full, nobodys, removed
 
     config = configured(args, environ)
     keys = [key.encode("utf-8", "surrogateescape") for key in args.keys]
     for key in nobodys(config, keys):
-        _say(key, NOBODYS)
+        named = full(config, key)
+        _say(key, f"{NOBODYS} In Redis it is {named.decode()}" if named else NOBODYS)
     kept = asyncio.run(removed(config, keys))
     for key, why in kept.items():
         _say(key, f"was not removed: {why}")

@@ -27,9 +27,10 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 
-# Captures that no application has: none numbers its rows from the least bigint, and this UUID was drawn for this purpose
+# Captures that no application has: none numbers its rows from the least smallint, which fits into a column of any size, and this
+# UUID was drawn for this purpose
 NOBODY: dict[CaptureType, Capture] = {
-    int: -(2**63) + 1,
+    int: -(2**15) + 1,
     str: "cacheupdater-check",
     UUID: UUID("5f2b6c1e-93d4-4b7a-8e0f-c41d7a9be356"),
 }

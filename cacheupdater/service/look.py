@@ -46,11 +46,14 @@ class Declared(NamedTuple):
     """Whether the key holds nothing but what patterns take: printable ASCII without a space."""
     begins: bool
     """Whether it begins like any pattern."""
+    full: bytes | None = None
+    """The key in Redis, if an application says this key and its framework puts something before it."""
 
     def plain(self) -> dict[str, object]:
         """The same for JSON."""
         if self.namespace is None:
-            return {"namespace": None, "spelled": self.spelled, "begins": self.begins}
+            full = None if self.full is None else self.full.decode()
+            return {"namespace": None, "spelled": self.spelled, "begins": self.begins, "full": full}
         pattern, load = self.namespace.pattern, self.namespace.load
         binds = dict(zip(pattern.names, map(_plain, self.captures or ()), strict=False))
         return {
@@ -82,7 +85,16 @@ def declared(config: Config, key: bytes) -> Declared:
     captures = None if namespace is None else namespace.pattern.parse(key)
     spelled = all(0x21 <= sign <= 0x7E for sign in key)
     begins = any(key.startswith(each.pattern.prefix) for each in config.namespaces.values())
-    return Declared(namespace, captures, spelled=spelled, begins=begins)
+    return Declared(namespace, captures, spelled=spelled, begins=begins, full=full(config, key))
+
+
+def full(config: Config, key: bytes) -> bytes | None:
+    """The key as it is in Redis, if a namespace's application says it without what its framework puts before it."""
+    for each in config.namespaces.values():
+        captures = each.key.parse(key) if each.framework else None
+        if captures is not None and each.pattern != each.key:
+            return each.pattern.format(captures)
+    return None
 
 
 def nobodys(config: Config, keys: Sequence[bytes]) -> list[bytes]:

@@ -47,6 +47,8 @@ def _undeclared(declared: Facts) -> Iterator[str]:
             "fits none of the patterns that begin like it" if declared["begins"] else "begins like no pattern"
         )
         yield f"No namespace has this key: it {why}, so no updater refreshes it."
+        if full := declared.get("full"):
+            yield f"The application's framework puts something before its keys: in Redis it is {full}. Ask about that."
     elif not declared["fits"]:
         yield (
             f"The key begins like namespace {declared['namespace']} and does not fit its pattern"
@@ -182,6 +184,8 @@ def _unasked(declared: Facts, updater: Facts) -> Iterator[str]:
         yield f"No hint of the key waits: the next read asks for a refresh (every {_lasted(policy['every'])} at most)."
         return
     known = _some(policy["known"])
+    if known is None and (updater["absent"] or updater["last"]):
+        return  # it has been asked for; without a row, a policy forgets it again
     if known is None:
         yield (
             "No hint of this key has come yet: nobody has read it through our client, or the client's hints go elsewhere"

@@ -39,6 +39,11 @@ NAMESPACES = {
         "load": {"python": "live.loaders:banners", "source": "poor"},
         "max_backlog": 2,
     },
+    "view": {
+        "key": "view:{id:int}",
+        "framework": {"kind": "django", "key_prefix": "web"},
+        "load": {"python": "live.loaders:banners", "source": "code"},
+    },
     "dear": {
         "key": "dear:{slot}",
         "load": {"python": "live.loaders:banners", "source": "code"},
@@ -77,6 +82,12 @@ def test_a_key_of_nobody(updater):
     assert "begins like no pattern" in because(updater, "basket:7")
     assert "does not fit its pattern" in because(updater, "broken:seven")
     assert "fits none of the patterns that begin like it" in because(updater, "twice:seven:a")
+
+
+def test_a_key_as_the_views_of_a_framework_say_it(updater):
+    assert "in Redis it is web:1:view:7" in because(updater, "view:7")
+    _, _, why = command(updater, "invalidate", "view:7")
+    assert why.endswith("In Redis it is web:1:view:7\n")
 
 
 def test_a_key_that_does_not_fit_has_no_policy_though_hints_of_it_come(updater, application):
@@ -215,7 +226,7 @@ def test_a_key_of_no_namespace_is_named_when_it_is_invalidated(updater, session_
         assert (code, said) == (0, "invalidated 2 of 2\n")
         assert why == (
             f"cacheupdater: {key} is of no namespace, so no updater fills it again:"
-            " is it spelled as the application names it?\n"
+            " is it spelled as in Redis?\n"
         )
         assert plain.get(key) is None
 

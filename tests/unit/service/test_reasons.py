@@ -50,6 +50,10 @@ def said(*, declared=(), redis=(), updater=(), row=None):
     [
         ({"declared": {"namespace": None, "begins": False}}, "begins like no pattern"),
         ({"declared": {"namespace": None, "begins": True}}, "fits none of the patterns that begin like it"),
+        (
+            {"declared": {"namespace": None, "begins": False, "full": "web:1:product:7"}},
+            "in Redis it is web:1:product:7",
+        ),
         ({"declared": {"fits": False}}, "does not fit its pattern"),
         ({"declared": {"fits": False, "spelled": False}}, "holds only ASCII letters, digits and signs"),
         ({"declared": {"namespace": None, "spelled": False}}, "holds only ASCII letters, digits and signs"),
@@ -121,6 +125,13 @@ def said(*, declared=(), redis=(), updater=(), row=None):
 )
 def test_each_cause_has_its_sentence(facts, sentence):
     assert sentence in said(**facts)
+
+
+@pytest.mark.parametrize(
+    "known", [{"absent": True}, {"last": {"result": "written"}}], ids=["absent", "refreshed"]
+)
+def test_a_key_that_was_asked_for_is_not_said_to_have_no_reader(known):
+    assert "No hint" not in said(updater={"policy": {"name": "price", "known": None}, **known})
 
 
 def test_a_value_that_is_left_alone_is_neither_called_old_nor_promised_a_refresh():
