@@ -43,6 +43,7 @@ class Pickle(bytes):
     """A pickle, which is never loaded. Two of them are equal if their bytes are."""
 
 
+_NOTHINGS: tuple[object, ...] = (None, "", {}, [], ())
 _NAMES = {Pickle.__name__: "pickle"}
 
 
@@ -80,6 +81,12 @@ def decoded(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> tuple[ob
         return (decode(value),)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def says_nothing(form: Form, value: bytes | Mapping[bytes, bytes] | None) -> bool:
+    """Whether the value itself says that there is no row: null, or something empty."""
+    said = decoded(form, value)
+    return said is not None and opened(said[0]) in _NOTHINGS
 
 
 def compared(theirs: object, ours: object, field: str = "") -> Iterator[Compared]:

@@ -33,9 +33,10 @@ class Sight(Enum):
     LIKE = "like"  # the application wrote what we would write
     FOREIGN = "foreign"  # the application wrote what it could not read from us
     BLANK = "blank"  # the application wrote it, and there is no row to compare it with
+    EMPTY = "empty"  # there is no row, and the value says so: it tells nothing about the namespace
 
 
-_TELL_NO_ROW = frozenset({Sight.OWN, Sight.BLANK})
+_ROWLESS = frozenset({Sight.OWN, Sight.BLANK})
 
 
 class Seen(NamedTuple):
@@ -67,7 +68,7 @@ class Verdict:
     @property
     def rowless(self) -> bool:
         """Whether values were seen, and no load has found a row yet."""
-        return any(each.sight in _TELL_NO_ROW for each in self._seen.values())
+        return any(each.sight in _ROWLESS for each in self._seen.values())
 
     def saw(self, values: Mapping[bytes, Seen], now: float, *, writing: bool = True) -> None:
         """These values stand at their keys now; keys without any are left out. `writing`: we would write something now."""
@@ -89,9 +90,9 @@ class Verdict:
 
     def _forget_some(self) -> None:
         """While no row is found, each unit may bring other values: the latest ones are enough."""
-        no_row = [key for key, each in self._seen.items() if each.sight in _TELL_NO_ROW]
-        for key in no_row[:-ENOUGH]:
-            del self._seen[key]
+        for sights in (_ROWLESS, {Sight.EMPTY}):
+            for key in [key for key, each in self._seen.items() if each.sight in sights][:-ENOUGH]:
+                del self._seen[key]
 
     def _give(self, says: Literal["ours", "foreign"]) -> None:
         self.says = says

@@ -38,7 +38,9 @@ class Foreign(KeyedTrouble):
         self._note(name, keys, now)
         if begins:
             why = await self._kind(recipe, keys[0])
-            if name not in self._keys:
+            if why is None and name in self._keys:
+                self._over(name)
+            if why is None or name not in self._keys:
                 return
             self._why[name], many = (
                 why,
@@ -51,14 +53,16 @@ class Foreign(KeyedTrouble):
         self._why.pop(name, None)
         super()._over(name)
 
-    async def _kind(self, recipe: Recipe, key: bytes) -> str:
-        """A clause that says what the value reads as, and what to do about it."""
+    async def _kind(self, recipe: Recipe, key: bytes) -> str | None:
+        """A clause that says what the value reads as, and what to do about it. None: nothing need be done."""
         try:
             found = (await recipe.writer.look([key], values=True))[0]
         except CacheUpdaterError:
             found = None
         if found is None or not found.here:  # the value has gone, or cannot be read
             return ""
+        if kinds.says_nothing(recipe.form, found.value):
+            return None  # the application, too, knows that there is no row
         if kinds.reads(recipe.form, found.value):
             return f": {ROWLESS}"
         why = unreadable(recipe.form, found.value)

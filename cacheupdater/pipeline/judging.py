@@ -171,7 +171,8 @@ def likened(recipe: Recipe, found: Found, row: object | None) -> Seen:
         return Seen(Sight.FOREIGN, unreadable(recipe.form, found.value))
     compared = compared_with(recipe, found, row)
     if compared is None:
-        return Seen(Sight.BLANK)
+        empty = row is None and kinds.says_nothing(recipe.form, found.value)
+        return Seen(Sight.EMPTY if empty else Sight.BLANK)
     different = [each.what for each in compared if each.what]
     by_field = {each.field: each.what for each in compared if not (each.what and each.within)}
     return Seen(Sight.FOREIGN if different else Sight.LIKE, ", ".join(different[:_NAMED]), by_field)

@@ -281,7 +281,8 @@ class Partition:
         barred = judging.judge(unit.namespace, recipe, clock(), found=found_there, rows=rows)
         rowless = judging.is_rowless(unit.namespace)
         if rowless:
-            kept = absent
+            empty = await without_value(recipe, absent)
+            kept = [key for key in absent if key not in empty]
         prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
         if barred is None:
             answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)

@@ -9,7 +9,7 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from cacheupdater.core.kinds import compared, decoded, reads
+from cacheupdater.core.kinds import compared, decoded, reads, says_nothing
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,21 @@ def test_of_djangos_values_only_integers_are_read_and_a_pickle_is_never_loaded()
     assert trapped.what == "the value is a _pytest.outcomes._Fail and would become an object"
     assert other.what == "the value is a number and would become an object"
     assert str(other) == 'the value: 7 -> {"id":7}'
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "nothing"),
+    [
+        *[("json", each, True) for each in (b"null", b"{}", b" [] ", b'""')],
+        *[("json", each, False) for each in (b"0", b"false", b'{"id":null}', b"no json")],
+        *[("pickle", pickle.dumps(each), True) for each in (None, {}, ())],
+        ("pickle", pickle.dumps({"id": 7}), False),
+        ("msgpack", b"\xc0", True),
+        ("hash", {b"id": b""}, False),
+    ],
+)
+def test_a_value_says_by_itself_that_there_is_no_row(form, value, nothing):
+    assert says_nothing(form, value) is nothing
 
 
 @pytest.mark.parametrize("before", [b"", b"!"], ids=["django", "flask-caching"])

@@ -10,6 +10,7 @@ from decimal import Decimal
 import pytest
 from stories.shell import Shell, in_virtual_time, namespace
 
+from cacheupdater.core.brake import LEAST_ABSENT
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
@@ -146,6 +147,64 @@ async def test_after_a_restart_our_own_values_say_it_at_once():
 
 
 THEIRS = b'{"id":1,"price":"3"}'  # reads as ours would
+
+
+def standing(shell):
+    return [each.event for each in shell.notices.standing()]
+
+
+@in_virtual_time
+async def test_no_value_is_removed_before_a_row_is_found_and_absent_keys_are_marked_all_the_same():
+    shell = shop()
+    shell.tables["p"].rows = {}
+    for key in KEYS[:20]:
+        shell.redis.set(key, THEIRS)
+    async with shell.partition() as partition:
+        for _ in range(30):
+            shell.queue.touch(*KEYS[:20])
+            shell.queue.send(Kind.MISS, *KEYS[20:])
+            await asyncio.sleep(1.0)
+        assert {shell.redis.get(key) for key in KEYS[:20]} == {THEIRS}
+        assert standing(shell) == ["braked"]
+        assert partition.engine.explain(KEYS[25], 0.0).absent
+        shell.tables["p"].rows = {(7,): {"id": 7, "price": Decimal("8.90")}}
+        shell.queue.touch(KEYS[7])
+        await asyncio.sleep(1.0)
+        shell.queue.touch(KEYS[8])  # one row that has vanished is believed again
+        await asyncio.sleep(1.0)
+        assert shell.redis.get(KEYS[8]) is None
+
+
+@in_virtual_time
+async def test_after_a_restart_with_a_wrong_source_our_own_values_stay():
+    shell = shop()
+    shell.tables["p"].rows = {}
+    for key in KEYS:
+        shell.redis.commit(shell.redis.token(), [(key, THEIRS, 600_000)], form="json")
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        for _ in range(30):
+            shell.queue.touch(*KEYS)
+            await asyncio.sleep(1.0)
+        assert {shell.redis.get(key) for key in KEYS} == {THEIRS}
+
+
+@in_virtual_time
+@pytest.mark.parametrize("nothing", [b"null", b"{}", b"[]", b'""'])
+async def test_an_application_that_caches_the_absence_of_rows_is_no_trouble(nothing):
+    """Its loader, too, finds no row, and it writes so: the first such value is removed, and later ones stay."""
+    shell = shop()
+    shell.tables["p"].rows = {}
+    few = KEYS[: LEAST_ABSENT // 2]
+    async with shell.partition():
+        for _ in range(30):
+            for key in few:
+                if shell.redis.get(key) is None:
+                    shell.redis.set(key, nothing)
+            shell.queue.touch(*few)
+            await asyncio.sleep(1.0)
+        assert {shell.redis.get(key) for key in few} <= {nothing, None}
+    assert standing(shell) == []
 
 
 def broken(shell):
