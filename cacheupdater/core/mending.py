@@ -61,10 +61,8 @@ _SPELLINGS: Mapping[tuple[str, str], frozenset[str]] = {
     ("a time without a zone", "a time without a zone, not parted by T"): frozenset({"rfc3339", "iso"}),
 }
 _EQUAL = "make the statement's values equal"
-ROWLESS = (
-    "the application wrote them, and the source shows no rows for them: is it the right database,"
-    " may its user see the rows, and does the statement's WHERE leave some out?"
-)
+HIDDEN = "is it the right database, may its user see the rows, and does the statement's WHERE leave some out?"
+ROWLESS = f"the source shows no row, although there is a value: {HIDDEN}"
 _REPLACE = "say `value.foreign: replace` once the application can read what is written"
 
 

@@ -6,8 +6,7 @@ that wait for an updater say that theirs does not: for them an empty namespace i
 is found and floors of ours stand beside the values, or if nobody has written a value by the time when we would write one. It is
 foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything about it: a
 price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts with another
-configuration. While values stand in Redis, and no row has been found, the namespace is *rowless*: nothing is removed, for the
-source may be the wrong one. Values of ours may have been written in an earlier form: `reformed` says so with the verdict. `now`
+configuration. While no row has been found, the namespace has no verdict (`pipeline.rowless`). Values of ours may have been written in an earlier form: `reformed` says so with the verdict. `now`
 is an argument; nothing is read here.
 """
 
@@ -33,10 +32,9 @@ class Sight(Enum):
     LIKE = "like"  # the application wrote what we would write
     FOREIGN = "foreign"  # the application wrote what it could not read from us
     BLANK = "blank"  # the application wrote it, and there is no row to compare it with
-    EMPTY = "empty"  # there is no row, and the value says so: it tells nothing about the namespace
 
 
-_ROWLESS = frozenset({Sight.OWN, Sight.BLANK})
+_TELL_NO_ROW = frozenset({Sight.OWN, Sight.BLANK})
 
 
 class Seen(NamedTuple):
@@ -65,11 +63,6 @@ class Verdict:
             self._until = now + PATIENCE
         return 0.0 if self.awaited and not self._seen else max(0.0, self._until - now)
 
-    @property
-    def rowless(self) -> bool:
-        """Whether values were seen, and no load has found a row yet."""
-        return any(each.sight in _ROWLESS for each in self._seen.values())
-
     def saw(self, values: Mapping[bytes, Seen], now: float, *, writing: bool = True) -> None:
         """These values stand at their keys now; keys without any are left out. `writing`: we would write something now."""
         if self.says != "nothing":
@@ -90,9 +83,9 @@ class Verdict:
 
     def _forget_some(self) -> None:
         """While no row is found, each unit may bring other values: the latest ones are enough."""
-        for sights in (_ROWLESS, {Sight.EMPTY}):
-            for key in [key for key, each in self._seen.items() if each.sight in sights][:-ENOUGH]:
-                del self._seen[key]
+        no_row = [key for key, each in self._seen.items() if each.sight in _TELL_NO_ROW]
+        for key in no_row[:-ENOUGH]:
+            del self._seen[key]
 
     def _give(self, says: Literal["ours", "foreign"]) -> None:
         self.says = says

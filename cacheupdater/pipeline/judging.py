@@ -70,11 +70,6 @@ class Judging:
         verdict = self._open.get(namespace)
         return verdict is not None and verdict.says == "foreign"
 
-    def is_rowless(self, namespace: Namespace) -> bool:
-        """Whether the application has written values, and no load has found a row yet: then no value is removed."""
-        verdict = self._open.get(namespace)
-        return verdict is not None and verdict.rowless
-
     def awaited(self, namespaces: Iterable[Namespace]) -> None:
         """Readers wait until we have filled keys of these."""
         for each in namespaces if self._open else ():
@@ -171,8 +166,7 @@ def likened(recipe: Recipe, found: Found, row: object | None) -> Seen:
         return Seen(Sight.FOREIGN, unreadable(recipe.form, found.value))
     compared = compared_with(recipe, found, row)
     if compared is None:
-        empty = row is None and kinds.says_nothing(recipe.form, found.value)
-        return Seen(Sight.EMPTY if empty else Sight.BLANK)
+        return Seen(Sight.BLANK)
     different = [each.what for each in compared if each.what]
     by_field = {each.field: each.what for each in compared if not (each.what and each.within)}
     return Seen(Sight.FOREIGN if different else Sight.LIKE, ", ".join(different[:_NAMED]), by_field)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import Answer, Result, plain
@@ -22,6 +23,7 @@ from cacheupdater.pipeline.load import load
 from cacheupdater.pipeline.prolong import prolong
 from cacheupdater.pipeline.put_back import Returner
 from cacheupdater.pipeline.remove import remove
+from cacheupdater.pipeline.rowless import keeping
 from cacheupdater.pipeline.telling import Telling, Turn
 from cacheupdater.pipeline.write import matched, prepare, without_value, write
 from cacheupdater.ports import PutsBack
@@ -279,10 +281,10 @@ class Partition:
         kept = self.engine.braked(unit, absent, clock(), valueless=valueless)
         rows = dict(zip(keys, found, strict=True)) if judging.is_open(unit.namespace) else {}
         barred = judging.judge(unit.namespace, recipe, clock(), found=found_there, rows=rows)
-        rowless = judging.is_rowless(unit.namespace)
-        if rowless:
-            empty = await without_value(recipe, absent)
-            kept = [key for key in absent if key not in empty]
+        rowless: Sequence[bytes] = ()
+        if absent and barred is None and judging.is_open(unit.namespace):
+            rowless = await keeping(recipe, absent, frozenset(chain.from_iterable(unit.announced)))
+            kept = frozenset(rowless).union(kept or ()) or kept
         prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
         if barred is None:
             answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
@@ -292,7 +294,7 @@ class Partition:
         if kept is None:
             self._telling.believed(unit)
         elif kept and unit.phase is Phase.RUNNING:
-            self._telling.braked(unit, len(kept), rowless=rowless)
+            self._telling.braked(unit, len(kept), rowless=bool(rowless))
         around.recent.answered(keys, answers, clock(), clock() - began)
         self.engine.on_answers(unit, answers, clock(), absent=absent, load=seen)
         if barred is None and not plain(answers):

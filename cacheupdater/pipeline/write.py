@@ -37,12 +37,17 @@ def matched(captures: Sequence[Captures], values: Mapping[Captures, object]) -> 
     return list(map(values.get, captures))
 
 
-async def without_value(recipe: Recipe, keys: Sequence[bytes]) -> frozenset[bytes]:
-    """The keys that have no value in Redis. If Redis does not answer, a key counts as having one."""
-    looks: Sequence[Found | None] = [None] * len(keys)
+async def looked_at(recipe: Recipe, keys: Sequence[bytes], *, values: bool = False) -> Sequence[Found | None]:
+    """What readers of these keys find before the write; None if Redis does not say."""
     with suppress(CacheUpdaterError, TimeoutError):
         async with asyncio.timeout(LOOK_WITHIN):
-            looks = await recipe.writer.look(keys)
+            return await recipe.writer.look(keys, values=values)
+    return [None] * len(keys)
+
+
+async def without_value(recipe: Recipe, keys: Sequence[bytes]) -> frozenset[bytes]:
+    """The keys that have no value in Redis. If Redis does not answer, a key counts as having one."""
+    looks = await looked_at(recipe, keys)
     return frozenset(key for key, found in zip(keys, looks, strict=True) if found and not found.here)
 
 

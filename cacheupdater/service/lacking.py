@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from cacheupdater.core import kinds
-from cacheupdater.core.mending import ROWLESS
+from cacheupdater.core.mending import HIDDEN
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
@@ -28,26 +28,27 @@ def rows(keys: Sequence[bytes], among: int) -> tuple[Literal["note", "wrong"], s
     """The source has no row for these keys, of so many."""
     if not keys:
         return None
-    text = (
-        f"{len(keys)} of {among} existing values would be removed, such as {keys[0].decode(errors='replace')}"
+    what = (
+        f"{len(keys)} of {among} existing values have no row and would be removed, such as {keys[0].decode()}"
     )
-    return ("wrong" if len(keys) == among >= CERTAIN else "note"), f"{text}: {ROWLESS}"
+    return ("wrong" if len(keys) == among >= CERTAIN else "note"), f"{what}: {HIDDEN}"
 
 
 def fields(recipe: Recipe, values: Iterable[tuple[Value, object | None]]) -> str:
     """Which fields have a content in the application's values, and NULL in each of ours."""
-    filled: Counter[str] = Counter()
-    nulls: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    loaded: set[str] = set()
     for theirs, row in values:
         was, becomes = _named(recipe, theirs), _named(recipe, _encoded(recipe, row))
-        both = [name for name in was if was[name] is not None and name in becomes]
-        filled.update(both)
-        nulls.update(name for name in both if becomes[name] is None)
-    empty = [name for name in nulls if nulls[name] == filled[name] >= CERTAIN]
+        loaded.update(name for name, part in becomes.items() if part is not None)
+        lost.update(name for name in becomes if becomes[name] is None and was.get(name) is not None)
+    empty = [name for name, times in lost.items() if times >= CERTAIN and name not in loaded]
     if not empty:
         return ""
     said = ", ".join(empty)
-    return f"{said} would be NULL in every existing value that was compared: does the statement load that column?"
+    return (
+        f"{said} would be NULL in all of the values that were compared: does the statement load that column?"
+    )
 
 
 def an_end(eternal: int, among: int, ttl: float) -> str:

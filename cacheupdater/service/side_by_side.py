@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cacheupdater.adapters.glance_redis import Glance
+from cacheupdater.core import kinds
 from cacheupdater.core.mending import advice
 from cacheupdater.core.verdict import ENOUGH, Sight
 from cacheupdater.errors import CacheUpdaterError, Faulty, Unavailable
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from cacheupdater.config.models import NamespaceSection
     from cacheupdater.config.settings import Config
-    from cacheupdater.core import kinds
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Found
     from cacheupdater.service.components import Components
@@ -71,6 +71,9 @@ async def _one(namespace: NamespaceSection, components: Components, search: Sear
         keys = await search.some(namespace.pattern, ENOUGH)
         looks = zip(keys, await recipe.writer.look(keys, values=True) if keys else (), strict=True)
         found = {key: each for key, each in looks if each is not None and each.here}
+    except (Unavailable, Faulty) as e:
+        return [_uncompared(namespace.name, e)]
+    try:
         rows = await _rows(namespace, recipe, list(found)) if found else {}
     except Unavailable as e:
         return [_uncompared(namespace.name, e)]
@@ -114,7 +117,12 @@ def _compared(namespace: NamespaceSection, recipe: Recipe, pairs: Sequence[Pair]
     if namespace.load.python:
         alike = f"{among} existing values read as {recipe.form}; the loader was not called to compare their fields"
         return said or [Compared(name, "ok", alike)]
-    if without := lacking.rows([each.key for each in blank if each.row is None], among):
+    rowless = [
+        each.key
+        for each in blank
+        if each.row is None and not kinds.says_nothing(recipe.form, each.found.value)
+    ]
+    if without := lacking.rows(rowless, among):
         said.append(Compared(name, *without))
     if nulls := lacking.fields(recipe, [(each.found.value, each.row) for each in pairs]):
         said.append(Compared(name, "wrong", nulls))

@@ -126,8 +126,9 @@ class MemoryRedis:
             return fence.TOO_OLD
         if value is None:
             token = fence.absent_stamp(token)
-        floor, foreign = self.floor(key), fence.foreign_stamp(token)
-        if floor is not None and floor > token and floor != foreign and not self._is_stepped(floor):
+        floor, foreign, disputed = self.floor(key), fence.foreign_stamp(token), fence.disputed_stamp(token)
+        repeated = floor in (foreign, disputed)
+        if floor is not None and floor > token and not repeated and not self._is_stepped(floor):
             return Refused(floor)
         if floor == token:
             return fence.DUPLICATE
@@ -138,12 +139,34 @@ class MemoryRedis:
         elif form == "type" and value is not None:
             form = "string"
         is_dated = isinstance(value, bytes) and fence.form_of(token) in fence.DATED
-        outcome = self._put(key, value, ttl_ms, form=form, date=token if is_dated else None)
-        if outcome == fence.FOREIGN:
+        is_disputed = value is None and form is not None and self._is_disputed(key, floor, form)
+        if is_disputed and floor is not None and floor % 1000 == fence.DISPUTED_FORM:
+            outcome: Outcome = self._spare(key, ttl_ms)
+        else:
+            outcome = self._put(key, value, ttl_ms, form=form, date=token if is_dated else None)
+        if is_disputed:
+            self.set_floor(key, disputed, life_ms)
+        elif outcome == fence.FOREIGN:
             self.set_floor(key, foreign, life_ms)
         else:
             self.set_floor(key, token, life_ms if value is None else max(ttl_ms, life_ms))
         return outcome
+
+    def _is_disputed(self, key: bytes, floor: int | None, form: fence.Form) -> bool:
+        """Whether this load of an absent row is the second one in a row that finds a value, or comes after such a one."""
+        if is_foreign(self.get(key), form, floor):
+            return False
+        last = None if floor is None else floor % 1000
+        return last == fence.DISPUTED_FORM or (last == fence.ABSENT_FORM and self.get(key) is not None)
+
+    def _spare(self, key: bytes, ttl_ms: int) -> int:
+        """The application has written the value again and again: it stays, for our ttl at the most."""
+        held = self.get(key)
+        if held is None:
+            return fence.WRITTEN
+        if self.ttl_ms(key) > ttl_ms:
+            self.set(key, held, ttl_ms)
+        return fence.FOREIGN
 
     def _put(
         self, key: bytes, value: fence.Value, ttl_ms: int, *, form: fence.Form | None, date: int | None
@@ -152,8 +175,6 @@ class MemoryRedis:
         if form and old not in (None, value) and is_foreign(old, form, self.floor(key)):
             return fence.FOREIGN
         if value is None:
-            if form and old is not None and _was_not_written(self.floor(key)):
-                return fence.FOREIGN
             self.delete(key)
             return fence.WRITTEN
         if date is None or not isinstance(value, bytes):
@@ -225,11 +246,6 @@ class MemoryRedis:
         if floor is not None and floor > stamp and not self._is_stepped(floor):
             stamp = floor
         self.set_floor(key, stamp, max(ttl_ms, hold_off_ms + 2 * LOAD_AGE_S * 1000))
-
-
-def _was_not_written(floor: int | None) -> bool:
-    """Whether the last load found no row, or left the value alone."""
-    return floor is not None and floor % 1000 in (fence.ABSENT_FORM, fence.FOREIGN_FORM)
 
 
 _ANSWERS: dict[Outcome, Answer] = {

@@ -330,9 +330,9 @@ def test_existing_values_without_any_row_are_for_a_person(check, redis_url):
     with redis.Redis.from_url(redis_url) as client:
         client.mset(named(3))
         code, rows = check()
-    [(state, what)] = [each for each in valued(rows) if "no rows" in each[1]]
+    [(state, what)] = [each for each in valued(rows) if "no row" in each[1]]
     assert (code, state) == (78, "wrong")
-    assert what.startswith("3 of 3 existing values would be removed, such as product:")
+    assert what.startswith("3 of 3 existing values have no row and would be removed, such as product:")
 
 
 def test_some_existing_values_without_a_row_are_a_note_and_only_the_others_are_said_to_be_alike(
@@ -342,9 +342,9 @@ def test_some_existing_values_without_a_row_are_a_note_and_only_the_others_are_s
         database.execute("INSERT INTO products VALUES (1, 'chair'), (2, 'table')")
         client.mset(named(5))
         code, rows = check()
-    [(state, what)] = [each for each in valued(rows) if "no rows" in each[1]]
+    [(state, what)] = [each for each in valued(rows) if "no row" in each[1]]
     assert (code, state) == (0, "note")
-    assert what.startswith("3 of 5 existing values would be removed, such as product:")
+    assert what.startswith("3 of 5 existing values have no row and would be removed, such as product:")
 
 
 def test_a_field_that_is_null_in_all_our_values_is_for_a_person(check, redis_url, pg_url):
@@ -355,7 +355,7 @@ def test_a_field_that_is_null_in_all_our_values_is_for_a_person(check, redis_url
         code, rows = check(product=sql)
         [(state, what)] = [each for each in valued(rows) if "NULL" in each[1]]
         assert (code, state) == (78, "wrong")
-        assert what.startswith("name would be NULL in every existing value")
+        assert what.startswith("name would be NULL in all of the values")
         client.delete("product:3")
         assert check(product=sql)[0] == 0, "two rows may have lost their names"
 

@@ -250,35 +250,67 @@ def test_each_key_of_a_removal_has_its_own_form_and_its_neighbours_go(r):
 
 
 @pytest.mark.parametrize("form", ["json", "string", "type"])
-def test_an_absent_row_removes_a_value_once_and_not_what_the_application_writes_again(r, form):
+def test_an_absent_row_removes_a_value_twice_and_not_what_the_application_writes_after_that(r, form):
     """A source that hides rows from the updater must not empty the cache of an application that sees them."""
     absent, row = (b"k", None, 5_000), (b"k", b'{"ours":1}', 5_000)
+    for _ in range(2):
+        r.set(b"k", b'{"v":1}')
+        assert commit(r, token(r), absent, form=form) == [WRITTEN]
+        assert r.get(b"k") is None
+    assert floor(r, b"k") % 1000 == fence.DISPUTED_FORM
+    assert commit(r, token(r), absent, form=form) == [WRITTEN], "there is no value"
     r.set(b"k", b'{"v":1}')
-    assert commit(r, token(r), absent, form=form) == [WRITTEN]
-    assert r.get(b"k") is None
-    r.set(b"k", b'{"v":1}', ex=1000)
     for _ in range(3):
         assert commit(r, token(r), absent, form=form) == [FOREIGN]
         assert r.get(b"k") == b'{"v":1}'
-    assert r.ttl(b"k") > 900
+    assert 0 < r.pttl(b"k") <= 5_000, "a value without a row must have an end"
+    r.pexpire(b"k", 300)
     old = token(r)
     assert commit(r, token(r), absent, form=form) == [FOREIGN]
+    assert r.pttl(b"k") <= 300, "and no later one than the application has said"
     assert isinstance(commit(r, old, row, form=form)[0], Refused)  # a load that began earlier saw the row
+    r.set(b"k", b'{"v":1}')
     assert commit(r, token(r), absent, form=form, replace=True) == [WRITTEN]
     assert r.get(b"k") is None
 
 
+def test_a_value_that_a_slow_reader_wrote_after_the_removal_is_removed_too(r):
+    commit(r, token(r), (b"k", b'{"ours":1}', 5_000), form="json")
+    for _ in range(2):
+        assert commit(r, token(r), (b"k", None, 5_000), form="json") == [WRITTEN]
+        assert r.get(b"k") is None
+        r.set(b"k", b'{"ours":1}')  # it had loaded the row before
+
+
 def test_a_value_is_removed_again_once_its_row_was_found_or_a_change_was_announced(r):
     absent, row = (b"k", None, 5_000), (b"k", b'{"ours":1}', 5_000)
-    commit(r, token(r), absent, form="json")
+
+    def dispute():
+        for _ in range(3):
+            r.set(b"k", b'{"v":1}')
+            last = commit(r, token(r), absent, form="json")
+        assert last == [FOREIGN]
+
+    dispute()
     assert commit(r, token(r), row, form="json") == [WRITTEN]
     assert commit(r, token(r), absent, form="json") == [WRITTEN]
     assert r.get(b"k") is None
-    r.set(b"k", b'{"v":1}')
+    dispute()
     assert invalidate(r, b"k", forms={b"k": "json"}) == [REMOVED]
     r.set(b"k", b'{"v":1}')
     assert commit(r, token(r), absent, form="json") == [WRITTEN]
     assert r.get(b"k") is None
+
+
+def test_a_foreign_value_stays_foreign_among_disputes(r):
+    for value, said in (
+        (b'{"v":1}', WRITTEN),
+        (b"no json", FOREIGN),
+        (b'{"v":1}', WRITTEN),
+        (b'{"v":1}', WRITTEN),
+    ):
+        r.set(b"k", value)
+        assert commit(r, token(r), (b"k", None, 5_000), form="json") == [said]
 
 
 def test_floor_beside_an_absent_row_lives_no_longer_than_it_must(r):

@@ -9,6 +9,7 @@ local token, load_age, clock_step, floor_life = ARGV[1], tonumber(ARGV[2]), tonu
 local form, kinds = ARGV[5] ~= '' and ARGV[5] or nil, ARGV[6]
 local DUPLICATE, UNSOUND, TOO_OLD = 2, 3, -1
 local absent_token, foreign_token = sub(token, 1, -4) .. ABSENT_FORM, sub(token, 1, -4) .. FOREIGN_FORM
+local disputed_token = sub(token, 1, -4) .. DISPUTED_FORM
 local age = now - micros(token)
 local expired = age > load_age or age < 0
 
@@ -22,16 +23,19 @@ local function commit(key, floor, kind, ttl, first, last)
     if #newest ~= #token or newest > token then   -- a text that is no floor and not above the token does no harm
       newest = sound(newest)
       -- a floor far ahead means that the clock stepped back: it would refuse everything, so it no longer counts
-      if newest and newest ~= foreign_token and above(newest, token) and micros(newest) <= now + clock_step then
+      local repeated = newest == foreign_token or newest == disputed_token
+      if newest and not repeated and above(newest, token) and micros(newest) <= now + clock_step then
         return newest
       end
     end
   end
-  local answer = put(key, kind, ttl, first, last, form, newest, token)
+  local answer, disputed = put(key, kind, ttl, first, last, form, newest, token)
   if answer == FOREIGN then
-    attempt('SET', floor, foreign_token, 'PX', floor_life)   -- an error is passed over: without memory, no older load can write
+    -- an error is passed over: without memory, no older load can write
+    attempt('SET', floor, disputed and disputed_token or foreign_token, 'PX', floor_life)
     return FOREIGN
   end
+  if disputed then token = disputed_token end
   -- value first, floor last; where there is no value, the floor has only to outlive older loads
   call('SET', floor, token, 'PX', kind == 'a' and floor_life or longer(ttl, floor_life))
   if there and not newest then return UNSOUND end

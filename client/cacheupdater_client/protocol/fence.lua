@@ -33,6 +33,10 @@ local FORMS_END = '100'
 -- foreign value has expired.
 local FOREIGN_FORM = '997'
 
+-- How the floor of a load ends that found no row, and has removed a value for the second time. The application writes the key again
+-- and again, so it sees a row that we do not see.
+local DISPUTED_FORM = '996'
+
 -- How the floor of a change ends that left the old value in its place.
 local OUTDATED_FORM = '998'
 
@@ -261,18 +265,19 @@ local function put_hash(key, ttl, first, last, form, newest)
   return WRITTEN
 end
 
--- Whether the last load found no row, or left the value alone.
-local function was_not_written(newest)
-  local last = newest and sub(newest, -3)
-  return last == ABSENT_FORM or last == FOREIGN_FORM
-end
-
--- An absent row removes a value once. If the application writes the key again, it sees a row that we do not see.
-local function put_absent(key, form, newest)
+-- An absent row removes the value. It also removes the next one, which a slow reader may have written late. A value that is
+-- written after that stays, for a ttl of ours at the most. Also returns the form of the floor.
+local function put_absent(key, ttl, form, newest)
   if is_foreign(key, form, newest) then return FOREIGN end
-  if form and was_not_written(newest) and call('EXISTS', key) == 1 then return FOREIGN end
-  call('UNLINK', key)
-  return WRITTEN
+  local last = form and newest and sub(newest, -3)
+  if last == DISPUTED_FORM then
+    local left = call('PTTL', key)
+    if left == -2 then return WRITTEN, DISPUTED_FORM end   -- there is no value
+    if left == -1 or left > tonumber(ttl) then call('PEXPIRE', key, ttl) end
+    return FOREIGN, DISPUTED_FORM
+  end
+  local removed = call('UNLINK', key)
+  return WRITTEN, last == ABSENT_FORM and removed == 1 and DISPUTED_FORM or nil
 end
 
 -- kind: s = string, d = string that tells the time of its load, h = hash, a = absent. A hash is judged by its type alone, and
@@ -282,7 +287,7 @@ local function put(key, kind, ttl, first, last, form, newest, token)
   if kind == 's' then return put_string(key, ttl, ARGV[first], form == 't' and 's' or form, newest) end
   if kind == 'd' then return put_string(key, ttl, ARGV[first], form, newest, token) end
   if kind == 'h' then return put_hash(key, ttl, first, last, form and 'h', newest) end
-  return put_absent(key, form, newest)
+  return put_absent(key, ttl, form, newest)
 end
 
 -- One key's failure is its own answer ("-" and the text) and never stops its neighbours.

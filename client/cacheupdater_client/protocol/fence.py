@@ -47,6 +47,8 @@ ABSENT_FORM = 5
 young enough need not load. A change or a later load replaces the floor, and so ends the mark."""
 FOREIGN_FORM = 997
 """The last digits of the floor of a load that found a foreign value and left it alone. An older load may not write any more."""
+DISPUTED_FORM = 996
+"""The last digits of the floor of a load that found no row, and has removed a value for the second time: the application sees a row."""
 OUTDATED_FORM = 998
 """The last digits of the floor of a change that left the old value readable: see `outdate_args`."""
 NO_FORMS: Mapping[bytes, Form] = {}
@@ -109,9 +111,14 @@ def foreign_stamp(token: int) -> int:
     return token // 1000 * 1000 + FOREIGN_FORM
 
 
+def disputed_stamp(token: int) -> int:
+    """The floor that a load leaves where it found no row, and removed a value for the second time or left one alone."""
+    return token // 1000 * 1000 + DISPUTED_FORM
+
+
 def tells_age(floor: int) -> bool:
     """Whether the value beside this floor is as old as the floor. A foreign value is not."""
-    return floor % 1000 != FOREIGN_FORM
+    return floor % 1000 not in (FOREIGN_FORM, DISPUTED_FORM)
 
 
 def form_of(floor: int) -> Form | None:

@@ -28,7 +28,7 @@ end
 local function may_do(value, newest)
   if not value or not value_age then return value end
   local last = newest and sub(newest, -3)
-  return last ~= OUTDATED_FORM and last ~= FOREIGN_FORM and is_young(newest, value_age)
+  return last ~= OUTDATED_FORM and last ~= FOREIGN_FORM and last ~= DISPUTED_FORM and is_young(newest, value_age)
 end
 
 -- GET has failed. A value of another type is somebody else's: no reader can read it, so it counts as none. Any other error ends the

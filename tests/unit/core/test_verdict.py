@@ -81,28 +81,20 @@ BLANK = Seen(Sight.BLANK)
 
 
 @pytest.mark.parametrize("sight", [BLANK, OWN], ids=["of the application", "of an earlier process"])
-def test_while_values_stand_and_no_row_is_found_the_namespace_is_rowless_and_nobodys(sight):
+def test_no_verdict_is_given_before_a_row_is_found_whatever_stands_in_redis(sight):
     verdict = Verdict()
-    assert not verdict.rowless
     for at in range(10):
         verdict.saw(seen(*[sight] * ENOUGH, first=at * ENOUGH), 10.0 * at, writing=False)
-        assert (verdict.rowless, verdict.says) == (True, "nothing")
+        assert verdict.says == "nothing"
     assert len(verdict._seen) == ENOUGH, "values of a million keys would fill the memory"
     verdict.saw({}, 100.0)
-    assert (verdict.rowless, verdict.says) == (False, "ours")
+    assert verdict.says == "ours"
 
 
 def test_values_that_read_as_nothing_of_ours_are_foreign_although_no_row_is_found():
     verdict = Verdict()
     verdict.saw(seen(*[FOREIGN] * ENOUGH, BLANK), 0.0, writing=False)
-    assert (verdict.says, verdict.rowless) == ("foreign", False)
-
-
-def test_an_empty_cache_is_not_rowless_however_many_rows_are_absent():
-    verdict = Verdict()
-    verdict.saw({}, 0.0, writing=False)
-    verdict.saw({}, 10.0, writing=False)
-    assert not verdict.rowless
+    assert verdict.says == "foreign"
 
 
 def test_it_is_given_once():
