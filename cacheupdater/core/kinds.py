@@ -209,6 +209,6 @@ def _shown(value: object) -> str:
         return kind_of(value)
     try:
         text = msgspec.json.encode(value, enc_hook=repr).decode()
-    except (TypeError, RecursionError):  # only pickles have such keys, or are so deep
+    except (TypeError, ValueError, RecursionError):  # only pickles have such keys or texts, or are so deep
         return kind_of(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 READ_MAX = 10_000
-"""Bytes: each opcode takes microseconds, and the first twenty values of a namespace are read while others wait."""
+"""Bytes: no more than 10,000 opcodes, each of which takes microseconds."""
+INTEGER_BITS_MAX = 1_000
+"""Of an integer: to print a longer one takes long, and Python refuses some."""
 
 
 class Instance:
@@ -49,14 +51,14 @@ def read(value: bytes) -> object:
         for opcode, arg, _ in pickletools.genops(value):
             reading.follow(opcode.name, arg)
         [said] = reading.stack
-    except (ValueError, IndexError, KeyError, TypeError, UnicodeDecodeError) as e:
+    except (ValueError, IndexError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as e:
         raise Unread from e
     return said
 
 
-_MARK = Instance("")  # stands on the stack where the items of a container begin
+_CALLED = {("_codecs", "encode"): "bytes"}  # before protocol 3, bytes are made of text
 _PASSED = frozenset({"PROTO", "FRAME", "STOP"})
-_CONSTANTS: Mapping[str, object] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "MARK": _MARK}
+_CONSTANTS: Mapping[str, object] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _NUMBERS = frozenset({"INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"})
 _TEXTS = frozenset({"STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE"})
 _BYTES = frozenset({"BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"})
@@ -76,12 +78,17 @@ class _Reading:
 
     def __init__(self) -> None:
         self.stack: list[object] = []
+        self._marks: list[int] = []  # where the items of open containers begin
         self._memo: dict[int, object] = {}
 
     def follow(self, name: str, arg: object) -> None:
         stack = self.stack
         if name in _SAID:
+            if isinstance(arg, int) and arg.bit_length() > INTEGER_BITS_MAX:
+                raise Unread
             stack.append(arg)
+        elif name == "MARK":
+            self._marks.append(len(stack))
         elif name in _CONSTANTS:
             stack.append(_CONSTANTS[name])
         elif name in _EMPTY:
@@ -94,7 +101,7 @@ class _Reading:
             _STEPS[name](self, arg)
 
     def _pop(self, many: int) -> list[object]:
-        if many > len(self.stack):
+        if many > len(self.stack) - (self._marks[-1] if self._marks else 0):
             raise Unread
         taken = self.stack[-many:]
         del self.stack[-many:]
@@ -102,8 +109,8 @@ class _Reading:
 
     def _items(self) -> list[object]:
         """What stands above the last mark."""
-        at = max(n for n, each in enumerate(self.stack) if each is _MARK)
-        items = self.stack[at + 1 :]
+        at = self._marks.pop()
+        items = self.stack[at:]
         del self.stack[at:]
         return items
 
@@ -118,10 +125,14 @@ class _Reading:
         self.stack.append(None if isinstance(kept, list | dict | tuple) else kept)
 
     def named(self, arg: object) -> None:
-        self.stack.append(Instance(str(arg).replace(" ", ".")))
+        module, _, name = cast("str", arg).partition(" ")
+        self.stack.append(_instance(module, name))
 
     def named_above(self, _: object) -> None:
-        self.stack.append(Instance(".".join(map(str, self._pop(2)))))
+        module, name = self._pop(2)
+        if not (isinstance(module, str) and isinstance(name, str)):
+            raise Unread
+        self.stack.append(_instance(module, name))
 
     def drop(self, _: object) -> None:
         self._pop(1)
@@ -161,8 +172,17 @@ class _Reading:
             self.stack[-1] += items
 
     def _update(self, items: list[object]) -> None:
-        if isinstance(self.stack[-1], dict):
-            self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        if not isinstance(self.stack[-1], dict):
+            return
+        if not all(isinstance(each, str | bytes | int | None) for each in items[::2]):
+            raise Unread
+        self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+
+
+def _instance(module: str, name: str) -> Instance:
+    """Python's own types are called alike in all protocols."""
+    own = module in {"builtins", "__builtin__"}
+    return Instance(_CALLED.get((module, name), name if own else f"{module}.{name}"))
 
 
 _STEPS: Mapping[str, Callable[[_Reading, object], None]] = {

@@ -293,7 +293,7 @@ class Partition:
             answers = [barred] * len(keys)
         if kept is None:
             self._telling.believed(unit)
-        elif kept and unit.phase is Phase.RUNNING:
+        elif kept and barred is None and unit.phase is Phase.RUNNING:
             self._telling.braked(unit, len(kept), rowless=bool(rowless))
         around.recent.answered(keys, answers, clock(), clock() - began)
         self.engine.on_answers(unit, answers, clock(), absent=absent, load=seen)

@@ -88,6 +88,7 @@ _READ_HEADS = frozenset([bytes([0x96, VERSION, TOUCH]), bytes([0x96, VERSION, MI
 _URGENT_HEADS = frozenset([_CHANGE_HEAD, bytes([VERSION, MISS])])
 _TIME_AT = 3  # behind version and kind, where these take a byte each
 _TIME_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}  # by the first of them; a small time takes one
+_SMALL_TIME_MAX = 0x7F
 _LONG_ARRAY, _SHORT_ARRAY_MAX = 0xDC, 15  # an array of more elements has a header of three bytes
 # errors of msgspec for arbitrary bytes: its own, and those for text that is not UTF-8 and for keys that do not hash
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
@@ -178,7 +179,10 @@ def _keys_at(payload: bytes) -> int:
 
     A sender may spell version and kind longer than needed. Then the time stands later, and so do the keys.
     """
-    start = _TIME_AT + _TIME_BYTES.get(payload[_TIME_AT], 1)
+    first = payload[_TIME_AT]
+    if first > _SMALL_TIME_MAX and first not in _TIME_BYTES:  # no client sends a negative time
+        return 0
+    start = _TIME_AT + _TIME_BYTES.get(first, 1)
     return start + (3 if payload[start] == _LONG_ARRAY else 1)
 
 

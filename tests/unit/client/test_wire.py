@@ -298,6 +298,12 @@ NUMBERS = {
 ARRAYS = {0x90: "B", 0xDC: ">BH", 0xDD: ">BI"}
 
 
+def _like_an_array(head):
+    """A number with this head in whose bytes an array seems to begin."""
+    size = struct.calcsize(NUMBERS[head]) - 1
+    return int.from_bytes(b"\xdc" * size, signed=head >= 0xD0) if head else 5
+
+
 def _spelled(number, head):
     """The number with this head, or without any."""
     return struct.pack(NUMBERS[head], *([head] if head else []), number)
@@ -313,9 +319,10 @@ def _array(items, head):
 def test_a_key_that_is_a_str_is_found_however_all_else_is_spelled(key):
     numbers = product(NUMBERS, NUMBERS, NUMBERS, ARRAYS, ARRAYS)
     others = [b"\xc4\x01b"] * 7
-    for (version, kind, time, keys, counts), first in product(numbers, (True, False)):
+    for (version, kind, time, keys, counts), first, odd in product(numbers, (True, False), (True, False)):
         all_keys = [key, *others] if first else [*others, key]
-        payload = b"\x95" + _spelled(1, version) + _spelled(MISS, kind) + _spelled(5, time)
+        payload = b"\x95" + _spelled(1, version) + _spelled(MISS, kind)
+        payload += _spelled(_like_an_array(time) if odd else 5, time)
         payload += _array(all_keys, keys) + _array([_spelled(7, 0)] * 8, counts)
         if key.startswith(b"\xc4"):
             assert len(decode_pack(payload).keys) == 8
