@@ -22,6 +22,7 @@ _PICKLE = re.compile(
     rb"\x80[\x02-\x05].*\.", re.DOTALL
 )  # from protocol 2 on a pickle begins with its number, and ends with STOP
 _FRAMEWORKS = frozenset({"pickle", "cachelib", "dogpile", "dogpile-json"})  # what their caches read as
+_PICKLED = frozenset({"pickle", "cachelib", "dogpile"})
 _OTHER_TYPE = "a type that no namespace writes"
 
 # by what the values read as; for anything else no setting would make ours equal
@@ -80,8 +81,9 @@ def unreadable(form: str, value: bytes | Mapping[bytes, bytes] | None) -> str:
     return f"they read as {reads_as(value)}, where {form} would be written"
 
 
-def advice(*whys: str) -> str:
-    """The settings that mend such values, found by the words of `unreadable` and `kinds.kind_of`; each setting once."""
+def advice(*whys: str, form: str = "json") -> str:
+    """The settings that mend such values, found by the words of `unreadable` and `kinds.kind_of`; each setting once. `form` is ours:
+    numbers and times in a pickle are what the statement loads, and no setting spells them."""
     for why in whys:
         if found := re.search(r"they read as (.+), where ([\w-]+) would", why):
             return _another_encoding(found[1], found[2])
@@ -89,6 +91,8 @@ def advice(*whys: str) -> str:
     settings = [setting for words, setting in _SETTINGS if re.search(words, said)]
     if times := _times(said):
         settings = [times if each is _SAY_TIMES else each for each in settings]
+    if form in _PICKLED:
+        settings = [each for each in settings if "`value." not in each]
     return f"{', '.join(settings) or _EQUAL}, or {_REPLACE}"
 
 

@@ -66,7 +66,7 @@ class Foreign(KeyedTrouble):
         if kinds.reads(recipe.form, found.value):
             return f": {ROWLESS}"
         why = unreadable(recipe.form, found.value)
-        return f": {why}; {advice(why)}"
+        return f": {why}; {advice(why, form=recipe.form)}"
 
 
 def _said(many: int, why: str) -> str:

@@ -136,3 +136,11 @@ def test_each_field_of_one_line_has_its_setting():
 
 def test_null_that_would_be_gone_is_not_called_a_field_that_is_not_loaded():
     assert "load that field too" not in advice("note of NULL would be gone")
+
+
+def test_no_setting_is_named_that_a_framework_refuses():
+    whys = "at is a time with zone Z and would become a datetime.datetime", "stock would be gone"
+    said = advice(*whys, form="pickle")
+    assert "`value.times" in advice(*whys)
+    assert "`value.times" not in said
+    assert "let the statement load that field too" in said
