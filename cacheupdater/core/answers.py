@@ -21,7 +21,7 @@ class Result(Enum):
     REFUSED = "refused"  # something newer happened since the token was taken
     TOO_OLD = "too_old"  # the load took longer than load_age, or the token is ahead of Redis' clock
     FOREIGN = (
-        "foreign"  # the key holds a value that we did not write and that does not read as the namespace's
+        "foreign"  # left alone: the application wrote the value, and it reads as another form or has no row
     )
     UNDECIDED = "undecided"  # not known yet whose values the namespace holds: tried again after `wait`
     FAILED = "failed"  # Redis refused this one key, or its value could not be encoded

@@ -271,9 +271,9 @@ local function put_absent(key, ttl, form, newest)
   if is_foreign(key, form, newest) then return FOREIGN end
   local last = form and newest and sub(newest, -3)
   if last == DISPUTED_FORM then
-    local left = call('PTTL', key)
-    if left == -2 then return WRITTEN, DISPUTED_FORM end   -- there is no value
-    if left == -1 or left > tonumber(ttl) then call('PEXPIRE', key, ttl) end
+    if call('TYPE', key).ok == 'none' then return WRITTEN, DISPUTED_FORM end
+    local left = attempt('PTTL', key)   -- a user without this right leaves the value its own ttl
+    if left == -1 or type(left) == 'number' and left > tonumber(ttl) then call('PEXPIRE', key, ttl) end
     return FOREIGN, DISPUTED_FORM
   end
   local removed = call('UNLINK', key)
