@@ -6,8 +6,8 @@ that wait for an updater say that theirs does not: for them an empty namespace i
 is found and floors of ours stand beside the values, or if nobody has written a value by the time when we would write one. It is
 foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything about it: a
 price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts with another
-configuration. While no row has been found, the namespace has no verdict (`pipeline.rowless`). Values of ours may have been written in an earlier form: `reformed` says so with the verdict. `now`
-is an argument; nothing is read here.
+configuration. While no row has been found, no namespace is called ours: `pipeline.rowless` says what may be removed then. Values of
+ours may have been written in an earlier form: `reformed` says so with the verdict. `now` is an argument; nothing is read here.
 """
 
 from __future__ import annotations
