@@ -60,9 +60,10 @@ _CALLED = {("_codecs", "encode"): "bytes"}  # before protocol 3, bytes are made 
 _PASSED = frozenset({"PROTO", "FRAME", "STOP"})
 _CONSTANTS: Mapping[str, object] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _NUMBERS = frozenset({"INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"})
-_TEXTS = frozenset({"STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE"})
-_BYTES = frozenset({"BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"})
-_SAID = _NUMBERS | _TEXTS | _BYTES  # the opcode holds the value
+_STRINGS = frozenset({"STRING", "BINSTRING", "SHORT_BINSTRING"})  # of Python 2
+_TEXTS = frozenset({"UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"})
+_BYTES = frozenset({"SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"})
+_SAID = _NUMBERS | _STRINGS | _TEXTS | _BYTES  # the opcode holds the value
 _EMPTY: Mapping[str, Callable[[], object]] = {
     "EMPTY_LIST": list,
     "EMPTY_DICT": dict,
