@@ -9,6 +9,7 @@ reader of the result could go on for ever. Pure; keeps nothing.
 from __future__ import annotations
 
 import pickletools
+import re
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 READ_MAX = 10_000
 """Bytes: no more than 10,000 opcodes, each of which takes microseconds."""
+DEPTH_MAX = 100
+"""Containers within each other; whoever goes through the result may do so by recursion."""
 INTEGER_BITS_MAX = 1_000
 """Of an integer: to print a longer one takes long, and Python refuses some."""
 
@@ -51,11 +54,27 @@ def read(value: bytes) -> object:
         for opcode, arg, _ in pickletools.genops(value):
             reading.follow(opcode.name, arg)
         [said] = reading.stack
+        _check_depth(said)
     except (ValueError, IndexError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as e:
         raise Unread from e
     return said
 
 
+def _check_depth(said: object) -> None:
+    level = [said]
+    for _ in range(DEPTH_MAX):
+        inner = [
+            each.values() if isinstance(each, dict) else each
+            for each in level
+            if isinstance(each, dict | list | tuple)
+        ]
+        level = [each for items in inner for each in items]
+        if not level:
+            return
+    raise Unread
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,199}")
 _CALLED = {("_codecs", "encode"): "bytes"}  # before protocol 3, bytes are made of text
 _PASSED = frozenset({"PROTO", "FRAME", "STOP"})
 _CONSTANTS: Mapping[str, object] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -81,6 +100,7 @@ class _Reading:
         self.stack: list[object] = []
         self._marks: list[int] = []  # where the items of open containers begin
         self._memo: dict[int, object] = {}
+        self._repeated = 0  # bytes that stand there again
 
     def follow(self, name: str, arg: object) -> None:
         stack = self.stack
@@ -123,6 +143,9 @@ class _Reading:
 
     def again(self, place: object) -> None:
         kept = self._memo[cast("int", place)]
+        self._repeated += len(kept) if isinstance(kept, str | bytes) else 1
+        if self._repeated > READ_MAX:  # to print the same text again and again takes memory
+            raise Unread
         self.stack.append(None if isinstance(kept, list | dict | tuple) else kept)
 
     def named(self, arg: object) -> None:
@@ -181,7 +204,9 @@ class _Reading:
 
 
 def _instance(module: str, name: str) -> Instance:
-    """Python's own types are called alike in all protocols."""
+    """Python's own types are called alike in all protocols. The name comes into a line of the log."""
+    if not _NAME.fullmatch(f"{module}.{name}"):
+        raise Unread
     own = module in {"builtins", "__builtin__"}
     return Instance(_CALLED.get((module, name), name if own else f"{module}.{name}"))
 

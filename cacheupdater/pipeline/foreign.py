@@ -1,8 +1,9 @@
 """Single foreign values among keys that we may write: reported to people, with the kind of one such value.
 
 Partitions report the keys at which the fence has found a foreign value. Such a value reads as another form, or the source has no
-row for it, although the application wrote it after a load had found none. When the trouble of a namespace begins, one of these
-values is read once more to name its kind. This read may take long; if the keys are written meanwhile, nothing is reported.
+row for it, although the application wrote it after a load had found none. Values of new keys are read once more: one of them names
+the kind, and values that say themselves that there is no row are no trouble. This read may take long; if the keys are written
+meanwhile, nothing is reported.
 `judging` handles namespaces whose first values are foreign.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.core import kinds
 from cacheupdater.core.mending import ROWLESS, advice, unreadable
+from cacheupdater.core.verdict import ENOUGH
 from cacheupdater.core.words import counted
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.pipeline.keyed import KeyedTrouble
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.recipe import Recipe
+    from cacheupdater.ports import Found
 
 
 class Foreign(KeyedTrouble):
@@ -34,39 +37,45 @@ class Foreign(KeyedTrouble):
         """The fence has left these keys alone."""
         if not keys:
             return
-        begins, many = name not in self._keys, len(keys)
+        known = self._keys.get(name, ())
+        new = [key for key in keys if key not in known][:ENOUGH]
         self._note(name, keys, now)
-        if begins:
-            why = await self._kind(recipe, keys[0])
-            if why is None and name in self._keys:
-                self._over(name)
-            if why is None or name not in self._keys:
-                return
-            self._why[name], many = (
-                why,
-                len(self._keys[name]),
-            )  # keys that came during the look are part of this sentence
-        if name in self._why:
-            self._tell(name, _said(many, self._why[name]), many)
+        looks = dict(zip(new, await self._looked(recipe, new), strict=True))
+        nothing = {key for key, found in looks.items() if _says_nothing(recipe, found)}
+        self.served(name, nothing)
+        told = [key for key in keys if key not in nothing]
+        if not told or name not in self._keys:
+            return
+        many = len(told)
+        if name not in self._why:
+            self._why[name] = _kind(recipe, looks.get(told[0]))
+            many = len(self._keys[name])  # keys that came during the look are part of this sentence
+        self._tell(name, _said(many, self._why[name]), many)
 
     def _over(self, name: str) -> None:
         self._why.pop(name, None)
         super()._over(name)
 
-    async def _kind(self, recipe: Recipe, key: bytes) -> str | None:
-        """A clause that says what the value reads as, and what to do about it. None: nothing need be done."""
+    async def _looked(self, recipe: Recipe, keys: Sequence[bytes]) -> Sequence[Found | None]:
         try:
-            found = (await recipe.writer.look([key], values=True))[0]
+            return await recipe.writer.look(keys, values=True) if keys else ()
         except CacheUpdaterError:
-            found = None
-        if found is None or not found.here:  # the value has gone, or cannot be read
-            return ""
-        if kinds.says_nothing(recipe.form, found.value):
-            return None  # the application, too, knows that there is no row
-        if kinds.reads(recipe.form, found.value):
-            return f": {ROWLESS}"
-        why = unreadable(recipe.form, found.value)
-        return f": {why}; {advice(why, form=recipe.form)}"
+            return [None] * len(keys)
+
+
+def _says_nothing(recipe: Recipe, found: Found | None) -> bool:
+    """Whether the application, too, knows that there is no row."""
+    return found is not None and found.here and kinds.says_nothing(recipe.form, found.value)
+
+
+def _kind(recipe: Recipe, found: Found | None) -> str:
+    """A clause that says what the value reads as, and what to do about it."""
+    if found is None or not found.here:  # the value has gone, or cannot be read
+        return ""
+    if kinds.reads(recipe.form, found.value):
+        return f": {ROWLESS}"
+    why = unreadable(recipe.form, found.value)
+    return f": {why}; {advice(why, form=recipe.form)}"
 
 
 def _said(many: int, why: str) -> str:

@@ -291,7 +291,7 @@ class Partition:
             self._telling.answered(unit, answers)
         else:
             answers = [barred] * len(keys)
-        if kept is None:
+        if kept is None and not (absent and judging.is_open(unit.namespace)):
             self._telling.believed(unit)
         elif kept and barred is None and unit.phase is Phase.RUNNING:
             self._telling.braked(unit, len(kept), rowless=bool(rowless))

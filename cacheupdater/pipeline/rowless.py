@@ -3,7 +3,7 @@
 A wrong database, or a user who may not see the rows, answers "absent" for every key. The mass-deletion brake would believe it for
 the first keys. So as long as `judging` has no verdict on a namespace, and the patience of the verdict is over, the partition asks
 here before it writes. A value of ours whose key was changed is removed all the same, for somebody has announced that. An
-application may cache that a row is absent: if all values say so, nobody is warned. Nothing is kept between calls.
+application may cache that a row is absent: a value that says so does not stay, and nobody is warned. Nothing is kept between calls.
 """
 
 from __future__ import annotations
@@ -22,15 +22,22 @@ if TYPE_CHECKING:
 
 
 async def keeping(recipe: Recipe, absent: Sequence[bytes], announced: Container[bytes]) -> Sequence[bytes]:
-    """Those of these absent keys whose values stay. A key counts as having a value if Redis does not say."""
+    """Those of these absent keys whose values stay. If Redis does not say, a key counts as having a value, unless its change was
+    announced."""
     looks = await looked_at(recipe, absent)
-    there = [
-        key
-        for key, found in zip(absent, looks, strict=True)
-        if found is None or (found.here and not (found.wrote and key in announced))
-    ]
-    some = await looked_at(recipe, there[:ENOUGH], values=True) if there else ()
-    return () if there and all(_says_nothing(recipe, each) for each in some) else there
+    there = [key for key, found in zip(absent, looks, strict=True) if _stays(found, key in announced)]
+    kept: list[bytes] = []
+    for at in range(0, len(there), ENOUGH):  # a value may have a megabyte
+        some = there[at : at + ENOUGH]
+        values = await looked_at(recipe, some, values=True)
+        kept += [key for key, found in zip(some, values, strict=True) if not _says_nothing(recipe, found)]
+    return kept
+
+
+def _stays(found: Found | None, announced: bool) -> bool:  # noqa: FBT001  it is half of the question
+    if found is None:
+        return not announced
+    return found.here and not (found.wrote and announced)
 
 
 def _says_nothing(recipe: Recipe, found: Found | None) -> bool:

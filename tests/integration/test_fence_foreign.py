@@ -354,6 +354,21 @@ def test_floor_of_a_load_of_any_form_tells_the_age_of_the_value(r, form):
     assert 0 <= seen.age_ms < 60_000
 
 
+def test_a_row_stays_known_to_be_absent_after_a_late_set(r):
+    def state():
+        arguments = lease.look_args("owner", [b"k"], lease.Terms(1_000, 60_000, 60_000))
+        [seen] = lease.seen(r.execute_command("EVAL", lease.LOOK.text, *arguments))
+        return seen.state
+
+    commit(r, token(r), (b"k", None, 5_000), form="json")
+    assert state() == lease.State.ABSENT
+    r.set(b"k", b'{"v":1}')
+    assert state() != lease.State.ABSENT
+    for _ in range(3):
+        commit(r, token(r), (b"k", None, 5_000), form="json")
+        assert state() == lease.State.ABSENT
+
+
 @pytest.mark.parametrize("form", FRAMEWORKS)
 @pytest.mark.parametrize("floored", [False, True])
 def test_fake_knows_values_of_frameworks_as_the_scripts_do(r, floored, form):

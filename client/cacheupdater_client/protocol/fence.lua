@@ -269,7 +269,8 @@ end
 -- written after that stays, for a ttl of ours at the most. Also returns the form of the floor.
 local function put_absent(key, ttl, form, newest)
   if is_foreign(key, form, newest) then return FOREIGN end
-  local last = form and newest and sub(newest, -3)
+  newest = form and sound(newest)
+  local last = newest and sub(newest, -3)
   if last == DISPUTED_FORM then
     if call('TYPE', key).ok == 'none' then return WRITTEN, DISPUTED_FORM end
     local left = attempt('PTTL', key)   -- a user without this right leaves the value its own ttl

@@ -48,7 +48,8 @@ young enough need not load. A change or a later load replaces the floor, and so 
 FOREIGN_FORM = 997
 """The last digits of the floor of a load that found a foreign value and left it alone. An older load may not write any more."""
 DISPUTED_FORM = 996
-"""The last digits of the floor of a load that found no row, and has removed a value for the second time: the application sees a row."""
+"""The last digits of the floor of a load that found no row, and has removed a value for the second time: the application sees a
+row. Where there is no value, such a floor is a mark of an absent row too."""
 OUTDATED_FORM = 998
 """The last digits of the floor of a change that left the old value readable: see `outdate_args`."""
 NO_FORMS: Mapping[bytes, Form] = {}

@@ -14,6 +14,12 @@ local function is_young(floor, most)
   return age and age >= 0 and age <= most
 end
 
+-- Whether the last load found no row.
+local function is_mark(newest)
+  local last = newest and sub(newest, -3)
+  return last == ABSENT_FORM or last == DISPUTED_FORM
+end
+
 local function held_for(lease)
   local holder = attempt('GET', lease)
   if not holder or holder == owner or by_force then return 0 end
@@ -43,7 +49,7 @@ local function look(key, floor, lease)
   if foreign then value = of_another_type(key, value) end
   local age = age_of(value, newest)
   if may_do(value, newest) then return FOUND, value, 0, age end
-  if not (value or foreign) and newest and sub(newest, -3) == ABSENT_FORM and is_young(newest, mark_age) then
+  if not (value or foreign) and is_mark(newest) and is_young(newest, mark_age) then
     return ABSENT, false, 0, age
   end
   local left = held_for(lease)

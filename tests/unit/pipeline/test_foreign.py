@@ -54,6 +54,24 @@ async def test_the_trouble_names_what_the_values_read_as_and_is_over_once_the_la
 
 
 @in_virtual_time
+async def test_values_that_say_that_there_is_no_row_are_no_trouble_and_hide_none(said):
+    shell = Shell()
+    disputed = fence.disputed_stamp(shell.redis.token())
+    for key, value in ((A, b"null"), (B, b'{"id":2}')):
+        shell.redis.set(key, value)
+        shell.redis.set_floor(key, disputed)
+    async with shell.partition():
+        shell.queue.touch(A)
+        await asyncio.sleep(1.0)
+        assert standing(shell) == []
+        shell.queue.touch(A, B)
+        await asyncio.sleep(1.0)
+        assert standing(shell) == [("foreign", "p")]
+    [first] = said()
+    assert "1 key left alone, for we did not write its value: the source shows no row" in first
+
+
+@in_virtual_time
 async def test_the_trouble_is_over_when_none_of_its_keys_was_met_for_long(said):
     shell = Shell()
     shell.redis.set(A, PICKLED)

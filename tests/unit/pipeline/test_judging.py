@@ -176,6 +176,35 @@ async def test_no_value_is_removed_before_a_row_is_found_and_absent_keys_are_mar
 
 
 @in_virtual_time
+async def test_values_among_those_that_say_that_there_is_no_row_stay_and_are_told_of_without_a_break():
+    shell = shop()
+    shell.tables["p"].rows = {}
+    for key in KEYS:
+        shell.redis.set(key, b"null" if key in KEYS[:22] else THEIRS)
+    async with shell.partition():
+        for second in range(40):
+            shell.queue.send(Kind.MISS, *(KEYS if second % 2 else [b"p:99"]))
+            await asyncio.sleep(1.0)
+            if second > 4:
+                assert standing(shell) == ["braked"]
+        assert {shell.redis.get(key) for key in KEYS[22:]} == {THEIRS}
+
+
+@in_virtual_time
+async def test_an_announced_deletion_of_our_own_value_is_carried_out_before_any_row_is_found():
+    shell = shop()
+    shell.tables["p"].rows = {}
+    for key in KEYS[:2]:
+        shell.redis.commit(shell.redis.token(), [(key, THEIRS, 600_000)], form="json")
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        shell.queue.change(KEYS[0])
+        shell.queue.touch(KEYS[1])
+        await asyncio.sleep(5.0)
+        assert [shell.redis.get(key) for key in KEYS[:2]] == [None, THEIRS]
+
+
+@in_virtual_time
 async def test_after_a_restart_with_a_wrong_source_our_own_values_stay():
     shell = shop()
     shell.tables["p"].rows = {}
