@@ -44,7 +44,7 @@ class Pickle(bytes):
 
 
 _NOTHINGS: tuple[object, ...] = (None, "", {}, [], ())
-_NAMES = {Pickle.__name__: "pickle"}
+_NAMES = {Pickle.__name__: "pickle"}  # where a person would not know the class
 
 
 class Compared(NamedTuple):

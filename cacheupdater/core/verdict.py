@@ -34,7 +34,7 @@ class Sight(Enum):
     BLANK = "blank"  # the application wrote it, and there is no row to compare it with
 
 
-_TELL_NO_ROW = frozenset({Sight.OWN, Sight.BLANK})
+_TELL_NO_ROW = frozenset({Sight.OWN, Sight.BLANK})  # what may stand at a key without a row
 
 
 class Seen(NamedTuple):

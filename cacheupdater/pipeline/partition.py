@@ -284,7 +284,7 @@ class Partition:
         rowless: Sequence[bytes] = ()
         if absent and barred is None and judging.is_open(unit.namespace):
             rowless = await keeping(recipe, absent, frozenset(chain.from_iterable(unit.announced)))
-            kept = frozenset(rowless).union(kept or ()) or kept
+            kept = frozenset(rowless).union(kept or ()) or kept  # None still means that the brake is off
         prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
         if barred is None:
             answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
