@@ -38,6 +38,13 @@ MOVED_ON = (
     kafka.RebalanceInProgressError,
 )
 DENIED = (kafka.TopicAuthorizationFailedError, kafka.GroupAuthorizationFailedError)
+FENCED_INSTANCE_ID = 82
+"""The broker's answer to a member that joins while another process has joined as the same instance.
+
+aiokafka 0.14 does not know this code, and would join under its old member id again and again, for ever. With the meaning of an
+unknown member it joins as a new member. The queue counts how often the group has removed us.
+"""
+kafka.kafka_errors.setdefault(FENCED_INSTANCE_ID, kafka.UnknownMemberIdError)
 
 
 T = TypeVar("T")

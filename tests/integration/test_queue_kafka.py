@@ -481,6 +481,20 @@ async def test_a_twin_with_the_same_instance_ends_one_of_them_with_a_clear_error
         assert "another process is a member of this group as instance 'same'" in str(error)
 
 
+async def test_a_member_that_a_twin_replaced_while_it_joined_ends_with_the_same_error(kafka, new_topic):
+    """The broker says so to a join (code 82), for a join carries the instance. aiokafka has no name for this code."""
+    async with opened(KafkaWorld(kafka, new_topic, instance="same")) as world:
+        first = Owner(world.queue)
+        await until(lambda: len(first.gained) == 3)
+        twin = await second(world, instance="same")
+        await until(lambda: len(twin.gained) == 3)
+        world.queue._member.rejoin()  # before a heartbeat says that we are unknown
+        await until(lambda: first.error or twin.error)
+        assert "another process is a member of this group as instance 'same'" in str(
+            first.error or twin.error
+        )
+
+
 async def test_a_member_that_the_group_forgot_cannot_commit_and_joins_again(world, owner):
     await world.send(0, b"a")
     (message,) = await asyncio.wait_for(world.queue.fetch(0, 1), SOON)

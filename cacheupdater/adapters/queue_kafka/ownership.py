@@ -267,9 +267,9 @@ class Impostors:
 
     The group has one member of a name: the process that joins last replaces the other. That one learns it by its next heartbeat,
     joins again and replaces the first. With aiokafka 0.14 this repeats for ever, and each process believes that it owns all
-    partitions: aiokafka's heartbeats carry no instance id, so the broker says "unknown member" and never "fenced". A session
-    that has ended by silence does not end again within the length of a session. A member that was held up through two
-    rebalances is removed twice, so only a third removal is proof.
+    partitions: aiokafka's heartbeats carry no instance id, so the broker says "unknown member". Only its answer to a join says
+    "fenced", and `kafka_group` takes both for the same. A session that has ended by silence does not end again within the length
+    of a session. A member that was held up through two rebalances is removed twice, so only a third removal is proof.
     """
 
     def __init__(self, instance: str | None, session: float) -> None:

@@ -151,8 +151,9 @@ class Updater:
 
     @property
     def log(self):
-        """All of its stderr, over all its runs."""
-        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+        """All whole lines of its stderr, over all its runs. The last line may be under way: a file grows page by page."""
+        text = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+        return text[: text.rfind("\n") + 1]
 
     @property
     def messages(self):
