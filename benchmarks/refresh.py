@@ -46,7 +46,7 @@ from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.partition import Partition
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.surroundings import Surroundings
-from cacheupdater.ports import Entry, Gained
+from cacheupdater.ports import Gained
 from cacheupdater_client.protocol import wire
 from cacheupdater_client.protocol.encoding import encoder
 from cacheupdater_client.protocol.patterns import Pattern
@@ -118,7 +118,7 @@ class Bare(InTurns):
         token = await self.writer.token()
         values = await self.loader.load(captures)
         encoded = map(self.encode, map(values.__getitem__, captures))
-        await self.writer.write(token, list(map(Entry, keys, encoded, repeat(TTL_S * 1000))))
+        await self.writer.write(token, list(zip(keys, encoded, repeat(TTL_S * 1000))))
 
     async def close(self):
         await self.writer.close()

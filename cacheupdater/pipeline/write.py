@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.answers import BRAKED, Answer, Result
 from cacheupdater.errors import CacheUpdaterError
-from cacheupdater.ports import Entry
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Found, Observer
+    from cacheupdater_client.protocol.fence import Entries
     from cacheupdater_client.protocol.patterns import Captures
 
 LOOK_WITHIN = 0.25  # seconds: half of what a call to Redis may take, for the write comes after it
@@ -28,7 +28,7 @@ LOOK_WITHIN = 0.25  # seconds: half of what a call to Redis may take, for the wr
 class Prepared(NamedTuple):
     """The entries to write, in the order of the unit's keys, and the answers of the other keys, by their places."""
 
-    entries: list[Entry]
+    entries: Entries
     left: dict[int, Answer]
 
 
@@ -64,7 +64,7 @@ def prepare(
     ttls = recipe.ttls_ms(len(keys), lot)
     if complete:
         with suppress(Inexpressible):  # the loop below finds the value at fault
-            return Prepared(list(map(Entry, keys, map(recipe.encode, found), ttls)), {})
+            return Prepared(list(zip(keys, map(recipe.encode, found), ttls, strict=True)), {})
     entries, left = [], {}
     for at, (key, value, ttl_ms) in enumerate(zip(keys, found, ttls, strict=True)):
         try:
@@ -75,7 +75,7 @@ def prepare(
         if value is None and key in kept:
             left[at] = BRAKED
         else:
-            entries.append(Entry(key, encoded, ttl_ms))
+            entries.append((key, encoded, ttl_ms))
     return Prepared(entries, left)
 
 

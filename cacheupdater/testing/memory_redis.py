@@ -21,7 +21,6 @@ from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.fence import CLOCK_STEP_S, LOAD_AGE_S, NO_FORMS, Outcome, Refused
 
 if TYPE_CHECKING:
-    from cacheupdater.ports import Entry
     from cacheupdater_client.protocol.lease import Grace
 
 __all__ = ["MemoryRedis", "MemoryWriter", "Other"]
@@ -284,11 +283,18 @@ class MemoryWriter:
         return self.server.token()
 
     async def write(
-        self, token: int, entries: Sequence[Entry], *, form: fence.Form = "type", replace: bool = False
+        self, token: int, entries: fence.Entries, *, form: fence.Form = "type", replace: bool = False
     ) -> Sequence[Answer]:
         return [self.put(token, entry, form=form, replace=replace) for entry in entries]
 
-    def put(self, token: int, entry: Entry, *, form: fence.Form = "type", replace: bool = False) -> Answer:
+    def put(
+        self,
+        token: int,
+        entry: tuple[bytes, fence.Value, int],
+        *,
+        form: fence.Form = "type",
+        replace: bool = False,
+    ) -> Answer:
         """Writes one key, as the server does when the call arrives."""
         if not fence.fits(entry):
             return Answer(Result.FAILED, why="too big: a key may have 1 KiB, a value 1 MiB")

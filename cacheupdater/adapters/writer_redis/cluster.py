@@ -37,7 +37,7 @@ from cacheupdater_client.protocol import fence, lease
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 
-    from cacheupdater.ports import Entry, Found
+    from cacheupdater.ports import Found
     from cacheupdater_client.protocol.lease import Grace
 
 T = TypeVar("T")
@@ -64,16 +64,17 @@ class Issued(NamedTuple):
     refusals: Mapping[Member, str]  # why the other nodes gave no token
     until: float  # from then on the token is too old for every fence
 
-    def way(self, entry: Entry) -> _Way | Answer:
+    def way(self, entry: tuple[bytes, fence.Value, int]) -> _Way | Answer:
         """Where this entry may be written, or the answer if it cannot be. A node that lost the key will redirect the write."""
-        home = self.view.home(entry.key)
+        key = entry[0]
+        home = self.view.home(key)
         if not fence.fits(entry):
             return TOO_BIG
         if home is None:
             return _NOBODY
         if home in self.refusals:
             return Answer(Result.UNAVAILABLE, why=self.refusals[home])
-        return _Way(home, entry.key in self.view.aside) if home in self.tokens else answers.TOO_OLD
+        return _Way(home, key in self.view.aside) if home in self.tokens else answers.TOO_OLD
 
 
 class ClusterWriter:
@@ -117,7 +118,7 @@ class ClusterWriter:
             del self._issued[oldest]
 
     async def write(
-        self, token: int, entries: Sequence[Entry], *, form: fence.Form = "type", replace: bool = False
+        self, token: int, entries: fence.Entries, *, form: fence.Form = "type", replace: bool = False
     ) -> Sequence[Answer]:
         """Writes the entries; one answer per entry. It is TOO_OLD if the token is not good for the entry, or not any more."""
         said = [answers.TOO_OLD] * len(entries)
@@ -268,7 +269,7 @@ class ClusterWriter:
         return token if isinstance(token, int) else self._refusal(home, token)
 
     async def _write_to(
-        self, way: _Way, token: int, entries: Sequence[Entry], *, form: fence.Form, replace: bool
+        self, way: _Way, token: int, entries: fence.Entries, *, form: fence.Form, replace: bool
     ) -> list[Answer]:
         said: list[Answer] = []
         session = way.home.session_of(token)
@@ -286,8 +287,8 @@ class ClusterWriter:
                 lost = Answer(Result.UNAVAILABLE, why=str(e))
                 return said + [lost] * (len(entries) - len(said))
             said += [
-                self._answer(way.home, entry.key, reply, token)
-                for entry, reply in zip(some, replies, strict=True)
+                self._answer(way.home, key, reply, token)
+                for (key, _, _), reply in zip(some, replies, strict=True)
             ]
         return said
 
@@ -382,7 +383,7 @@ async def _together(calls: Sequence[Coroutine[None, None, T]]) -> list[T]:
     return [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
 
 
-def _windows(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+def _windows(entries: fence.Entries) -> Iterator[fence.Entries]:
     """The entries, cut so that each cut may go in one exchange."""
     sizes = list(map(len, fence.chunks(entries)))
     start = 0

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
     from cacheupdater.core.answers import Answer
-    from cacheupdater.ports import Entry, Found
+    from cacheupdater.ports import Found
     from cacheupdater_client.protocol.lease import Grace
 
 WINDOW = 4  # chunks sent before their answers are read: at most 4 MiB on the way
@@ -73,7 +73,7 @@ class RedisWriter:
         return token
 
     async def write(
-        self, token: int, entries: Sequence[Entry], *, form: fence.Form = "type", replace: bool = False
+        self, token: int, entries: fence.Entries, *, form: fence.Form = "type", replace: bool = False
     ) -> Sequence[Answer]:
         """Writes the entries; one answer per entry. All are TOO_OLD if the token's connection is gone, or the token is unknown."""
         await self._leave_a_former_primary()

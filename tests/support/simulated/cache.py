@@ -237,7 +237,7 @@ class SimWriter:
         finally:
             flight.ended = seen.clock()
         self.process.check()
-        flight.answers = {entry.key: answer.result for entry, answer in zip(entries, said, strict=True)}
+        flight.answers = {key: answer.result for (key, _, _), answer in zip(entries, said, strict=True)}
         return said
 
     async def invalidate(self, keys, forms=NO_FORMS, *, only_ours=()):

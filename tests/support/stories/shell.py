@@ -90,10 +90,10 @@ class Writer(MemoryWriter):
         self.away = set()  # keys of a node that is not there
 
     async def write(self, token, entries, **options):
-        said = await super().write(token, [each for each in entries if each.key not in self.away], **options)
+        said = await super().write(token, [each for each in entries if each[0] not in self.away], **options)
         there = iter(said)
         gone = Answer(Result.UNAVAILABLE, why="127.0.0.1:7001 failed a moment ago")
-        return [gone if each.key in self.away else next(there) for each in entries]
+        return [gone if key in self.away else next(there) for key, _, _ in entries]
 
     async def token(self, keys=()):
         self.tokens += 1
