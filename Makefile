@@ -19,10 +19,13 @@ IMAGE_TOOLS := build/image-tools
 LOWEST := build/lowest
 # the packages for development are enough for the demonstration
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.demo)
-# Many tests wait for servers, so there is one worker more than cores; beyond eight, workers only wait for each other. The
-# tests start hundreds of processes: if the environment forbids bytecode, each process would compile all its imports.
+# Many tests wait for servers, so there are two workers more than cores, and one more for long stories, which load the machine
+# more; beyond eight, workers only wait for each other. The tests start hundreds of processes: if the environment forbids
+# bytecode, each process would compile all its imports.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --maxprocesses 8 --dist worksteal
-WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))' 2>/dev/null || echo 3)
+CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)' 2>/dev/null || echo 2)
+WORKERS := $(shell expr $(CORES) + 2)
+PROVERS := $(shell expr $(CORES) + 1)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -52,7 +55,7 @@ test: lint ## check style, types and imports, and run all tests in their short f
 	$(PYTEST) -n $(WORKERS)
 
 prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; half an hour; TIMES=10 does ten times as much
-	$(PYTEST) -n $(WORKERS) --prove --times $(TIMES) $(if $(WITHIN),--within $(WITHIN)) $(if $(STORIES_WITHIN),--stories-within $(STORIES_WITHIN)) $(if $(TURN),--turn $(TURN))
+	$(PYTEST) -n $(PROVERS) --prove --times $(TIMES) $(if $(WITHIN),--within $(WITHIN)) $(if $(STORIES_WITHIN),--stories-within $(STORIES_WITHIN)) $(if $(TURN),--turn $(TURN))
 
 compat: $(DEV) ## run redis-py's own test suite against redis-py and against our clients, and compare test by test; writes a section of docs/reference/compat.md for each of VERSIONS=6.2,7,8
 	PYTHONPATH=tests/support $(BIN)/python -P -m compat.run $(VERSIONS)

@@ -26,7 +26,12 @@ from cacheupdater.local.children import dying_with_us
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, decode_pack, partition_of
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300), pytest.mark.usefixtures("patient")]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.untimed,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("patient"),
+]
 
 PAGE = ROOT / "docs/how-to/move.md"
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")

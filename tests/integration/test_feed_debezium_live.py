@@ -29,7 +29,12 @@ from cacheupdater.local.postgres_server import run_sql
 from cacheupdater_client import Redis
 from cacheupdater_client.protocol.broker import parse_cluster
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300), pytest.mark.usefixtures("needs_apache")]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.untimed,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("needs_apache"),
+]
 
 TABLES = (
     "CREATE TABLE items (id bigint PRIMARY KEY, shelf int NOT NULL)",

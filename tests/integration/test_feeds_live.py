@@ -21,7 +21,12 @@ from cacheupdater.config.load import load_config
 from cacheupdater.local.postgres_server import run_sql
 from cacheupdater.service.installing import install
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300), pytest.mark.usefixtures("patient")]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.untimed,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("patient"),
+]
 
 KINDS = ["replication", "notify", "poll"]
 

@@ -20,7 +20,7 @@ from cacheupdater_client.cache.steps import Entry
 from cacheupdater_client.protocol.fence import floor_name
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 LONG, SHORT = (
     "20s",

@@ -17,6 +17,8 @@ from live.updater_process import eventually
 from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.fence import floor_name
 
+pytestmark = pytest.mark.untimed
+
 LONG_S = 60.0  # for what takes a second on a quiet machine
 ROW = {"id": 7, "name": "product 7", "cents": 700}
 

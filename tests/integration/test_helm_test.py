@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 
+import pytest
 from live.updater_process import ROOT, config
 
 from cacheupdater.local.ports import free_port
+
+pytestmark = pytest.mark.untimed
 
 KEY = "note:7"
 SEE = ROOT / "charts" / "cacheupdater" / "files" / "see.py"

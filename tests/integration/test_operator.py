@@ -20,7 +20,12 @@ WITHIN_S = 60.0  # two cold starts on a busy machine
 TOKEN = "an-operators-token-of-some-length"
 
 # the commands run in this process: their answers are judged, not their times
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240), pytest.mark.usefixtures("patient")]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.untimed,
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("patient"),
+]
 
 
 @pytest.fixture

@@ -20,7 +20,12 @@ from cacheupdater_client.protocol import broker, streams
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, encode_pack, partition_of
 
 # the commands run in this process: their answers are judged, not their times
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240), pytest.mark.usefixtures("patient")]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.untimed,
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("patient"),
+]
 
 PARTITIONS = 3
 SESSION_S = 120.0  # an updater that is held up keeps its partitions, however slow the commands are beside it

@@ -17,6 +17,8 @@ from live.updater_process import config, eventually
 from cacheupdater.cli import main
 from cacheupdater_client import Redis
 
+pytestmark = pytest.mark.untimed
+
 PRODUCT = {"name": "product 1", "price": "100.00"}
 OTHER = {
     "key": "named:{id:int}",

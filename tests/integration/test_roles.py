@@ -17,6 +17,8 @@ from cacheupdater.local.ports import free_port
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello
 
+pytestmark = pytest.mark.untimed
+
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 ROWS = 40
 PARTITIONS = 24  # of streams: each of two owners has its share, whatever their random names are

@@ -7,10 +7,13 @@ import sys
 from urllib.request import urlopen
 
 import psutil
+import pytest
 import redis
 from live.updater_process import config, eventually
 
 from cacheupdater_client import Redis
+
+pytestmark = pytest.mark.untimed
 
 CANARY = "Zq7c4n4ryZq7"
 USER, PASSWORD = f"{CANARY}'user", f'pa"ss/{CANARY}@:'

@@ -20,7 +20,12 @@ from cacheupdater_client import Redis
 from cacheupdater_client.protocol.wire import CHANGE, MISS, encode_pack, partition_of
 
 # the commands run in this process: their answers are judged, not their times
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240), pytest.mark.usefixtures("patient")]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.untimed,
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("patient"),
+]
 
 SESSION_S = 2.0
 PARTITIONS = 6

@@ -20,6 +20,8 @@ from live.updater_process import DRAINED_S, eventually
 from cacheupdater.service.workers import Worker
 from cacheupdater_client import Redis
 
+pytestmark = pytest.mark.untimed
+
 TWO = ("--workers", "2")
 WITHIN_S = 60.0  # two cold starts on a busy machine
 AGAIN_S = (

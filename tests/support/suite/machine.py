@@ -2,6 +2,8 @@
 
 - Live tests (those that start updaters, and those that are marked) come first in the list, and run one at a time. xdist gives
   each worker a piece of the list and lets idle workers steal from others, so each live test holds the run's one `stage`.
+  Some start updaters and wait for causes only. They are marked `untimed`, and run beside all others in `make test`. The long
+  stories of `make prove` load the machine more, so there they take the stage too.
 - Campaigns come last, and the long ones compute in a process of their own with the lowest priority (`apart`). So one worker
   begins with them early and uses the CPU time that the others leave. The blocks of all campaigns take turns: if time runs out,
   a part of each has been played.
@@ -27,7 +29,8 @@ def pytest_collection_modifyitems(items):
 
 
 def _turn(item):
-    if item.get_closest_marker("live") or "updaters" in item.fixturenames:
+    live = item.get_closest_marker("live") or "updaters" in item.fixturenames
+    if live and (item.config.option.prove or not item.get_closest_marker("untimed")):
         return 0
     return 2 if item.get_closest_marker("campaign") else 1
 
