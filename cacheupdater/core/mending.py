@@ -15,7 +15,7 @@ from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.pickles import is_of_cachelib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _GLANCE = 10_000  # bytes: an old pickle of this length is told from text within a millisecond
 _PICKLE = re.compile(
@@ -61,6 +61,7 @@ _SPELLINGS: Mapping[tuple[str, str], frozenset[str]] = {
     ("a time with zone Z", "a time with an offset"): frozenset({"rfc3339"}),
     ("a time without a zone", "a time without a zone, not parted by T"): frozenset({"rfc3339", "iso"}),
 }
+_IN_DECLARATIONS = re.compile(r"`value\.(encoding|numbers|times)(?:: (\w+))?`")
 _EQUAL = "make the statement's values equal"
 HIDDEN = "is it the right database, may its user see the rows, and does the statement's WHERE leave some out?"
 ROWLESS = f"the source shows no row, although there is a value: {HIDDEN}"
@@ -81,9 +82,22 @@ def unreadable(form: str, value: bytes | Mapping[bytes, bytes] | None) -> str:
     return f"they read as {reads_as(value)}, where {form} would be written"
 
 
-def advice(*whys: str, form: str = "json") -> str:
+def advice(*whys: str, form: str = "json", declared: bool = False) -> str:
     """The settings that mend such values, found by the words of `unreadable` and `kinds.kind_of`; each setting once. `form` is ours:
-    numbers and times in a pickle are what the statement loads, and no setting spells them."""
+    numbers and times in a pickle are what the statement loads, and no setting spells them. A value that the application has
+    `declared` gets some of its settings there."""
+    said = _mended(whys, form)
+    if not declared:
+        return said
+    return _IN_DECLARATIONS.sub(_declared, said).replace("the statement", "its function")
+
+
+def _declared(setting: re.Match[str]) -> str:
+    name, value = setting.groups()
+    return (f'`{name}="{value}"`' if value else f"`{name}`") + " in its declaration"
+
+
+def _mended(whys: Sequence[str], form: str) -> str:
     for why in whys:
         if found := re.search(r"they read as (.+), where ([\w-]+) would", why):
             return _another_encoding(found[1], found[2])

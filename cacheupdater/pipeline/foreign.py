@@ -75,7 +75,7 @@ def _kind(recipe: Recipe, found: Found | None) -> str:
     if kinds.reads(recipe.form, found.value):
         return f": {ROWLESS}"
     why = unreadable(recipe.form, found.value)
-    return f": {why}; {advice(why, form=recipe.form)}"
+    return f": {why}; {advice(why, form=recipe.form, declared=recipe.declared)}"
 
 
 def _said(many: int, why: str) -> str:

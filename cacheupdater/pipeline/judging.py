@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Found
-    from cacheupdater_client.protocol.fence import Form
 
 _STILL = "nothing is written until the configuration changes (check --connect shows them side by side)"
 _BOTH = "they are replaced one by one, so the application must be able to read both (check --connect shows them side by side)"
@@ -88,12 +87,12 @@ class Judging:
         if verdict is None:
             return {}
         if verdict.says == "foreign":
-            return self._refusal(namespace, verdict, recipe.form)
+            return self._refusal(namespace, verdict, recipe)
         verdict.wait(now)
         first = keys[:ENOUGH]
         looks = zip(first, await recipe.writer.look(first, values=True), strict=True)
         found = {key: each for key, each in looks if each is not None and each.here}
-        return found or self._given(namespace, verdict, {}, now, writing=False, form=recipe.form) or {}
+        return found or self._given(namespace, verdict, {}, now, writing=False, recipe=recipe) or {}
 
     def judge(
         self,
@@ -110,7 +109,7 @@ class Judging:
             return None
         seen = {key: seen_of(recipe, each, rows.get(key)) for key, each in found.items()}
         writing = any(row is not None for row in rows.values())
-        return self._given(namespace, verdict, seen, now, writing=writing, form=recipe.form)
+        return self._given(namespace, verdict, seen, now, writing=writing, recipe=recipe)
 
     def _given(
         self,
@@ -120,11 +119,11 @@ class Judging:
         now: float,
         *,
         writing: bool,
-        form: Form,
+        recipe: Recipe,
     ) -> Answer | None:
         verdict.saw(seen, now, writing=writing)
         if verdict.says == "foreign":
-            return self._refusal(namespace, verdict, form)
+            return self._refusal(namespace, verdict, recipe)
         if verdict.says == "ours":
             self._open.pop(namespace, None)
             if verdict.reformed:
@@ -138,8 +137,8 @@ class Judging:
         self._reformed[name] = now + max(self._lives[name], self._lived.get(name, 0.0))
         self._notices.trouble("form_changed", name, f"{what}; {_BOTH}")
 
-    def _refusal(self, namespace: Namespace, verdict: Verdict, form: Form) -> Answer:
-        mended = advice(verdict.why, form=form)
+    def _refusal(self, namespace: Namespace, verdict: Verdict, recipe: Recipe) -> Answer:
+        mended = advice(verdict.why, form=recipe.form, declared=recipe.declared)
         self._notices.trouble("foreign", namespace.name, f"{verdict.why}; {_STILL}: {mended}")
         return FOREIGN
 

@@ -30,6 +30,7 @@ class Recipe:
     jitter: float = 0.1
     form: Form = "type"  # how the fence recognises our values
     replace: bool = False  # whether our values replace foreign ones
+    declared: bool = False  # in the application's code, which then says how values are spelled
 
     def ttls_ms(self, keys: int, lot: float) -> Sequence[int]:
         """The ttls of values that are written together, evenly spread. `lot`, drawn between 0 and 1, shifts them."""

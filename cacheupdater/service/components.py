@@ -216,6 +216,7 @@ class Components:
             writer=self.writer(),
             form=form_in(namespace),
             replace=value.foreign == "replace",
+            declared=declared is not None,
             encode=declared.spelling.encode if declared else _encoder(namespace),
             ttl=namespace.ttl.base,
             jitter=namespace.ttl.jitter,

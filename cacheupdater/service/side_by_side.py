@@ -135,7 +135,9 @@ def _foreign(namespace: NamespaceSection, recipe: Recipe, foreign: Sequence[Pair
     what = f"{len(foreign)} of {among} existing values are not like ours: {shown}"
     if namespace.value.foreign == "replace":
         return Compared(namespace.name, "note", what)
-    return Compared(namespace.name, "wrong", f"{what}: {advice(*whys, form=recipe.form)}")
+    return Compared(
+        namespace.name, "wrong", f"{what}: {advice(*whys, form=recipe.form, declared=recipe.declared)}"
+    )
 
 
 def _changed(namespace: NamespaceSection, recipe: Recipe, ours: Sequence[Pair], among: int) -> Compared:

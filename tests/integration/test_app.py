@@ -287,6 +287,19 @@ def test_explain_and_invalidate_know_the_declared_values(project, redis_url):
         assert client.get("plain:7") is None
 
 
+def test_a_setting_that_mends_a_declared_value_is_named_as_its_declaration_says_it(project, redis_url):
+    declared = '@cache.value("at:{id:int}", ttl="1m"%s)\ndef at(id: int) -> dict:\n    return {"at": datetime(2026, 1, 1, tzinfo=UTC)}\n'
+    check = ("check", "--connect", "--app", "shop_caching:cache")
+    project.write(HEAD + "from datetime import UTC, datetime\n" + declared % "")
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("at:7", b'{"at":"2026-01-01T00:00:00+00:00"}', ex=60)
+    done = project.updater(*check)
+    assert done.returncode == 78
+    assert 'say `times="iso"` in its declaration' in done.stdout + done.stderr
+    project.write(HEAD + "from datetime import UTC, datetime\n" + declared % ', times="iso"')
+    assert project.updater(*check).returncode == 0
+
+
 def test_clients_of_the_application_emit_nothing_inside_the_updater(project):
     code = (
         "import sys; from cacheupdater.cli import main; main(['check', '--app', 'shop_caching:cache']);"

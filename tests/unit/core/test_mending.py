@@ -73,6 +73,25 @@ def test_the_advice_names_the_setting_that_mends_it(why, setting):
     assert len(advice(why).split()) <= 35
 
 
+@pytest.mark.parametrize(
+    ("why", "setting"),
+    [
+        ("price is a number and would become text", '`numbers="plain"` in its declaration'),
+        (
+            "at is a time with an offset and would become a time with zone Z",
+            '`times="iso"` in its declaration',
+        ),
+        ("day is a date and would become a time with zone Z", "`times` in its declaration"),
+        ("they read as msgpack, where json would be written", '`encoding="msgpack"` in its declaration'),
+        ("colour would be gone", "let its function load"),
+    ],
+)
+def test_a_declared_value_is_mended_where_the_application_declares_it(why, setting):
+    said = advice(why, declared=True)
+    assert setting in said
+    assert not re.search(r"`value[.](encoding|numbers|times)", said), "the file must not say these"
+
+
 ZONED = datetime(2024, 1, 1, 12, tzinfo=UTC)
 NAIVE = ZONED.replace(tzinfo=None)
 SPELLINGS = ("rfc3339", "iso", "str")
