@@ -94,7 +94,8 @@ def advice(*whys: str, form: str = "json", declared: bool = False) -> str:
 
 def _declared(setting: re.Match[str]) -> str:
     name, value = setting.groups()
-    return (f'`{name}="{value}"`' if value else f"`{name}`") + " in its declaration"
+    spelled = f"{name}='{value}'" if value else name  # the log is JSON, which would escape double quotes
+    return f"`{spelled}` in its declaration"
 
 
 def _mended(whys: Sequence[str], form: str) -> str:

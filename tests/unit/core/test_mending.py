@@ -76,13 +76,13 @@ def test_the_advice_names_the_setting_that_mends_it(why, setting):
 @pytest.mark.parametrize(
     ("why", "setting"),
     [
-        ("price is a number and would become text", '`numbers="plain"` in its declaration'),
+        ("price is a number and would become text", "`numbers='plain'` in its declaration"),
         (
             "at is a time with an offset and would become a time with zone Z",
-            '`times="iso"` in its declaration',
+            "`times='iso'` in its declaration",
         ),
         ("day is a date and would become a time with zone Z", "`times` in its declaration"),
-        ("they read as msgpack, where json would be written", '`encoding="msgpack"` in its declaration'),
+        ("they read as msgpack, where json would be written", "`encoding='msgpack'` in its declaration"),
         ("colour would be gone", "let its function load"),
     ],
 )
