@@ -12,7 +12,7 @@ from cacheupdater.core.hints import Hints, Kind, believable
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TypeAlias
 
     from cacheupdater.core.engine import Engine
@@ -26,14 +26,14 @@ _KINDS = (Kind.TOUCH, Kind.MISS, Kind.CHANGE)
 
 def take_in(
     engine: Engine,
-    messages: Sequence[Message],
+    messages: Iterable[Message],
     now: float,
     *,
     observer: Observer,
     hear: Hear | None = None,
     late: Late | None = None,
 ) -> None:
-    """Hand these messages to the engine, in their order.
+    """Hand these messages to the engine, in their order. It has taken in each before the next is asked for.
 
     `late` says whether a pack is too old for the engine. `hear` is called for every other pack.
     """
@@ -42,7 +42,7 @@ def take_in(
 
 def _decoded(
     engine: Engine,
-    messages: Sequence[Message],
+    messages: Iterable[Message],
     now: float,
     *,
     observer: Observer,

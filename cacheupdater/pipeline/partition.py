@@ -8,6 +8,7 @@ and the I/O, and handles the errors of the I/O. Everything that belongs to an ep
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -29,7 +30,7 @@ from cacheupdater.pipeline.write import matched, prepare, without_value, write
 from cacheupdater.ports import PutsBack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 
     from cacheupdater.core.engine import Engine
     from cacheupdater.core.namespace import Namespace
@@ -38,14 +39,13 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.surroundings import Surroundings
     from cacheupdater.ports import Gained, Message
 
-FETCH_PACKS = 4  # per turn: at most 4,000 hints, five to ten milliseconds in which nothing else runs
-FETCH_BYTES = (
-    48 * 1024
-)  # where the last packs were smaller, a turn takes this much: 4,000 hints with keys of ten bytes
-FETCH_PACKS_MOST = (
-    8  # even of small packs: the next ones may be full, and one turn must not take over twelve milliseconds
-)
-NEWCOMERS = 1_000  # new keys in one turn: after more than this, the next turn takes half as many packs
+FETCH_PACKS = 4  # at least, however large they are
+FETCH_PACKS_MOST = 16  # of small packs
+FEW_PACKS = 8  # fewer have emptied the queue; of 32 partitions, one read of a depot brings so many of each
+TURN_BYTES = (
+    96 * 1024
+)  # of one intake, in which nothing else runs: 8,000 hints with keys of ten bytes, three to ten milliseconds
+NEWCOMERS = 1_000  # in one intake: keys that the policy has not met before cost several times as much
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and bounds what an idle updater replays after a crash
 FULL_PAUSE = 0.025  # seconds until a partition at its cap checks again whether it may read
 FETCH_AGAIN = 0.5  # seconds until the next try at a queue that could not be reached
@@ -145,16 +145,15 @@ class Partition:
                 continue
             if not messages:
                 return
-            if self._returner:
-                await self._returner.at_rest.wait()
-            met = self.engine.met
-            with self._turn:
-                self._take_in(messages, clock(), caught_up=len(messages) < packs)
+            unread, caught_up = deque(messages), len(messages) < min(packs, FEW_PACKS)
             packs = _as_many_as(messages)
-            if self.engine.met - met > NEWCOMERS:
-                packs //= 2  # a pack of new keys costs twice, and also touches new memory for their rows
-            self.wake_up()
-            await asyncio.sleep(0)  # a queue that always has something must not starve the others
+            while unread:
+                if self._returner:
+                    await self._returner.at_rest.wait()
+                with self._turn:
+                    self._take_in(_of_one_turn(unread, self.engine), clock(), caught_up=caught_up)
+                self.wake_up()
+                await asyncio.sleep(0)  # a queue that always has something must not starve the others
 
     async def _fetch(self, packs: int) -> Sequence[Message] | None:
         """The next messages, or None if only held peers have sent any."""
@@ -166,7 +165,7 @@ class Partition:
                 return await queue.fetch(self._gained.partition, packs, held)
         return None
 
-    def _take_in(self, messages: Sequence[Message], now: float, *, caught_up: bool) -> None:
+    def _take_in(self, messages: Iterable[Message], now: float, *, caught_up: bool) -> None:
         around, late = self._around, None
         if around.sieve:
             late = partial(around.sieve.late, caught_up=caught_up)
@@ -337,6 +336,15 @@ class Partition:
 
 
 def _as_many_as(messages: Sequence[Message]) -> int:
-    """How many packs of this size the next turn may take. Each turn has a cost of its own, so it takes more of small ones."""
+    """How many packs of this size one turn takes. Each turn has a cost of its own, so it takes more of small ones."""
     size = sum(len(each.payload) for each in messages) // len(messages)
-    return min(max(FETCH_PACKS, FETCH_BYTES // max(1, size)), FETCH_PACKS_MOST)
+    return min(max(FETCH_PACKS, TURN_BYTES // max(1, size)), FETCH_PACKS_MOST)
+
+
+def _of_one_turn(unread: deque[Message], engine: Engine) -> Iterator[Message]:
+    """The next messages, as long as the turn has room. The engine has taken in each before the next is asked for."""
+    room, met = TURN_BYTES, engine.met
+    while unread and room > 0 and engine.met - met <= NEWCOMERS:
+        message = unread.popleft()
+        room -= len(message.payload)
+        yield message

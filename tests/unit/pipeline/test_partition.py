@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from stories.engine import namespace, plenty
@@ -357,11 +358,9 @@ async def test_a_peer_that_has_too_much_open_is_not_read_while_another_is_and_is
         assert shell.queue.backlog(0) == 0
 
 
-@pytest.mark.parametrize(
-    ("hints", "second"), [(1, FETCH_PACKS_MOST), (500, FETCH_PACKS + 3), (1000, FETCH_PACKS)]
-)
+@pytest.mark.parametrize(("hints", "second"), [(1, FETCH_PACKS_MOST), (500, 14), (1000, 7)])
 @in_virtual_time
-async def test_a_turn_reads_more_packs_where_they_were_small_and_never_more_hints(hints, second):
+async def test_more_packs_are_fetched_where_they_were_small_and_never_more_hints(hints, second):
     shell = Shell(namespace(max_backlog=100_000), pending=FETCH_PACKS * hints + 1, head_timeout=60.0)
     shell.tables["p"].took = 50.0
     for n in range(50):
@@ -373,39 +372,48 @@ async def test_a_turn_reads_more_packs_where_they_were_small_and_never_more_hint
 
 
 class Meeting(Fixed):
-    """As the policy `price` meets a key: once; and wants none of them loaded."""
+    """Meets keys as the policy `price` does, each once, and wants none of them loaded."""
 
-    def __init__(self):
-        self.known = set()
-        self.met = 0
+    def __init__(self, known=()):
+        self.known = set(known)
+        self.met = len(self.known)
+        self.packs_by_turn = Counter()
 
     def on_hints(self, keys, counts, now):
         self.known.update(keys)
         self.met = len(self.known)
+        self.packs_by_turn[self.turns.count] += 1
         return []
 
 
-@in_virtual_time
-async def test_a_turn_reads_half_as_many_packs_while_most_keys_are_new_to_the_policy():
-    shell = Shell(policy=Meeting())
-    packs, hints = 5 * FETCH_PACKS, NEWCOMERS
-    for _ in range(2):  # the second time all of them are known
-        for n in range(packs):
-            keys = [b"p:%d" % (10**9 + n * hints + k) for k in range(hints)]
-            assert shell.queue.offer(0, wire.encode_pack(Kind.TOUCH, 1, keys))
-    fetched, fetch = [], shell.queue.fetch
+def pack_of(number, hints):
+    return [b"p:%d" % (10**9 + number * 1000 + each) for each in range(hints)]
 
-    async def watched(partition, most):
-        fetched.append(most)
-        return await fetch(partition, most)
 
-    shell.queue.fetch = watched
+async def packs_by_turn(policy, sizes):
+    """How many of these packs each turn takes in."""
+    shell = Shell(policy=policy)
+    for number, hints in enumerate(sizes):
+        assert shell.queue.offer(0, wire.encode_pack(Kind.TOUCH, 1, pack_of(number, hints)))
+    policy.turns = Turns()
     async with shell.partition() as partition:
         await asyncio.sleep(1.0)
-        assert partition.engine.cursor.scan == 2 * packs
-    meeting = 1 + (packs - FETCH_PACKS) // (FETCH_PACKS // 2)
-    assert fetched[:meeting] == [FETCH_PACKS] + [FETCH_PACKS // 2] * (meeting - 1)
-    assert fetched[meeting + 1 : -1] == [FETCH_PACKS] * (len(fetched) - meeting - 2)
+        assert partition.engine.cursor.scan == len(sizes)
+    return list(policy.packs_by_turn.values())
+
+
+@in_virtual_time
+async def test_a_turn_takes_in_no_more_than_it_has_room_for_where_packs_suddenly_grow():
+    policy = Meeting(key for number in range(20) for key in pack_of(number, 1000))
+    sizes = [1] * FETCH_PACKS + [1000] * FETCH_PACKS_MOST
+    assert await packs_by_turn(policy, sizes) == [FETCH_PACKS, 8, 8]
+
+
+@in_virtual_time
+async def test_a_turn_ends_early_while_most_keys_are_new_to_the_policy():
+    turns = await packs_by_turn(Meeting(), [NEWCOMERS] * 12)
+    assert sum(turns) == 12
+    assert max(turns) == 2  # the first may bring just as many as are allowed
 
 
 @in_virtual_time
