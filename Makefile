@@ -19,8 +19,8 @@ IMAGE_TOOLS := build/image-tools
 LOWEST := build/lowest
 # the packages for development are enough for the demonstration
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.demo)
-# Many tests wait for servers, so there are two workers more than cores, and one more for long stories, which load the machine
-# more; beyond eight, workers only wait for each other. The tests start hundreds of processes: if the environment forbids
+# Many tests wait for servers, so there are two workers more than cores. Long stories load the machine more, so they have only
+# one more. Beyond eight, workers only wait for each other. The tests start hundreds of processes: if the environment forbids
 # bytecode, each process would compile all its imports.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --maxprocesses 8 --dist worksteal
 CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)' 2>/dev/null || echo 2)

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 FETCH_PACKS = 4  # at least, however large they are
 FETCH_PACKS_MOST = 16  # of small packs
 FEW_PACKS = 8  # fewer have emptied the queue; of 32 partitions, one read of a depot brings so many of each
-TURN_BYTES = (
-    96 * 1024
-)  # of one intake, in which nothing else runs: 8,000 hints with keys of ten bytes, three to ten milliseconds
+TURN_BYTES = 96 * 1024  # of one intake, in which nothing else runs: 8,000 hints with keys of ten bytes
 NEWCOMERS = 1_000  # in one intake: keys that the policy has not met before cost several times as much
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and bounds what an idle updater replays after a crash
 FULL_PAUSE = 0.025  # seconds until a partition at its cap checks again whether it may read
