@@ -51,7 +51,7 @@ demo: $(DEMO) ## see it work: a shop with a Redis and four applications; half a 
 demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while you watch
 	@$(BIN)/cacheupdater demo --kafka --duration $(DURATION)
 
-test: lint ## check style, types and imports, and run all tests in their short form; ten minutes on two cores
+test: lint ## check style, types and imports, and run all tests in their short form; eleven minutes on two cores
 	$(PYTEST) -n $(WORKERS)
 
 prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; half an hour; TIMES=10 does ten times as much

@@ -85,7 +85,7 @@ def unreadable(form: str, value: bytes | Mapping[bytes, bytes] | None) -> str:
 def advice(*whys: str, form: str = "json", declared: bool = False) -> str:
     """The settings that mend such values, found by the words of `unreadable` and `kinds.kind_of`; each setting once. `form` is ours:
     numbers and times in a pickle are what the statement loads, and no setting spells them. A value that the application has
-    `declared` gets some of its settings there."""
+    `declared` has its encoding, numbers and times from its declaration."""
     said = _mended(whys, form)
     if not declared:
         return said

@@ -41,8 +41,8 @@ DENIED = (kafka.TopicAuthorizationFailedError, kafka.GroupAuthorizationFailedErr
 FENCED_INSTANCE_ID = 82
 """The broker's answer to a member that joins while another process has joined as the same instance.
 
-aiokafka 0.14 does not know this code, and would join under its old member id again and again, for ever. With the meaning of an
-unknown member it joins as a new member. The queue counts how often the group has removed us.
+aiokafka 0.14 does not know this code, and would join under its old member id again and again, for ever. It joins as a new member
+once the code means an unknown member to it. The queue counts how often the group has removed us.
 """
 kafka.kafka_errors.setdefault(FENCED_INSTANCE_ID, kafka.UnknownMemberIdError)
 

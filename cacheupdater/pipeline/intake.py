@@ -33,7 +33,7 @@ def take_in(
     hear: Hear | None = None,
     late: Late | None = None,
 ) -> None:
-    """Hand these messages to the engine, in their order. It has taken in each before the next is asked for.
+    """Hand these messages to the engine, in their order. The engine has taken in each of them before the next one is asked for.
 
     `late` says whether a pack is too old for the engine. `hear` is called for every other pack.
     """

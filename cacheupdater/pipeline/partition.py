@@ -39,11 +39,13 @@ if TYPE_CHECKING:
     from cacheupdater.pipeline.surroundings import Surroundings
     from cacheupdater.ports import Gained, Message
 
-FETCH_PACKS = 4  # at least, however large they are
-FETCH_PACKS_MOST = 16  # of small packs
-FEW_PACKS = 8  # fewer have emptied the queue; of 32 partitions, one read of a depot brings so many of each
-TURN_BYTES = 96 * 1024  # of one intake, in which nothing else runs: 8,000 hints with keys of ten bytes
-NEWCOMERS = 1_000  # in one intake: keys that the policy has not met before cost several times as much
+FETCH_PACKS = 4  # in one fetch, at least, however large they are
+FETCH_PACKS_MOST = 16  # in one fetch of small packs; `full` is looked at before each fetch only
+FEW_PACKS = (
+    8  # a fetch of fewer has emptied the queue; a read of a depot with 32 partitions brings so many of each
+)
+TURN_BYTES = 96 * 1024  # of packs in one turn, in which nothing else runs: 8,000 hints with keys of ten bytes
+NEWCOMERS = 1_000  # in one turn: keys that the policy has not met before cost several times as much
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and bounds what an idle updater replays after a crash
 FULL_PAUSE = 0.025  # seconds until a partition at its cap checks again whether it may read
 FETCH_AGAIN = 0.5  # seconds until the next try at a queue that could not be reached
@@ -340,7 +342,7 @@ def _as_many_as(messages: Sequence[Message]) -> int:
 
 
 def _of_one_turn(unread: deque[Message], engine: Engine) -> Iterator[Message]:
-    """The next messages, as long as the turn has room. The engine has taken in each before the next is asked for."""
+    """The next messages, as long as the turn has room. The engine takes in each before the next, so `met` counts its keys already."""
     room, met = TURN_BYTES, engine.met
     while unread and room > 0 and engine.met - met <= NEWCOMERS:
         message = unread.popleft()

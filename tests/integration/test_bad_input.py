@@ -15,6 +15,7 @@ import pytest
 import redis
 from hints.peer import HintPeer
 from live.database import Database
+from live.taking_over import take_over
 from live.updater_process import Updaters, config, eventually
 
 import cacheupdater_client
@@ -87,16 +88,9 @@ def updater(module_pg_url, session_redis_url):
     with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder:
         started = Updaters(Path(folder))
         updater = started.start(config(session_redis_url, sources, NAMESPACES, every="100ms"))
-        _take_over(updater, session_redis_url)
+        take_over(updater, session_redis_url, b"item:1", b"page:1")
         yield updater
         started.close()
-
-
-def _take_over(updater, redis_url):
-    """The first values are the updater's own: what a test writes by hand is no sign of an application with another format."""
-    with redis.Redis.from_url(redis_url) as plain, HintPeer(updater.socket) as peer:
-        peer.hint(MISS, b"item:1", b"page:1")
-        eventually(lambda: plain.exists("item:1", "page:1") == 2)
 
 
 @pytest.fixture

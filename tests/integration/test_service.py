@@ -18,6 +18,7 @@ import pytest
 import redis
 from live.database import Database
 from live.shop import FRESH_S, HOLD_S, NAMESPACES, TABLES
+from live.taking_over import take_over
 from live.updater_process import Updaters, config, eventually
 from suite.pace import soonest
 
@@ -41,15 +42,9 @@ def updater(shop, module_pg_url, session_redis_url):
     with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder:
         started = Updaters(Path(folder))
         updater = started.start(config(session_redis_url, sources, NAMESPACES, missing="60s"))
-        _take_over(updater, session_redis_url)
+        take_over(updater, session_redis_url, b"product:20")
         yield updater
         started.close()
-
-
-def _take_over(updater, redis_url):
-    """The first products are the updater's own: what a test writes by hand is no sign of an application with another format."""
-    with Redis.from_url(redis_url, emit=updater.emit) as client:
-        eventually(lambda: client.get("product:20"))
 
 
 @pytest.fixture
