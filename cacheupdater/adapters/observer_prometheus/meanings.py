@@ -95,7 +95,7 @@ LOST = {
 SKIPPED = {
     "too_large": "the batch is larger than 4 MiB when decompressed",
     "corrupt": "its codec or its records contradict themselves",
-    "codec": "the updater cannot read the compression: the codec is unknown, or the package `cramjam` is missing",
+    "codec": "the updater cannot read the compression: the codec is unknown, or its package is missing (`cramjam`, `zstandard`)",
     "torn": "its checksum was wrong three times",
 }
 UNSOUND = {

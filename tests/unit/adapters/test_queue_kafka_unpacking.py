@@ -327,6 +327,7 @@ LIES = {
     ),
     "fifty thousand empty members": made.batch(made.compressed(b"", "gzip") * 50_000, codec="gzip"),
     "a body that is cut off": made.batch(made.compressed(_GOOD * 100, "gzip")[:-9], codec="gzip"),
+    "a frame that is cut off": made.batch(made.compressed(_GOOD * 100, "zstd")[:-9], count=100, codec="zstd"),
 }
 
 
@@ -343,12 +344,17 @@ def test_a_batch_that_contradicts_itself_is_passed_over_at_once(world, lie):
     assert [each.offset for each in got] == sorted({each.offset for each in got})
 
 
-@pytest.mark.parametrize("codec", [2, 3, 4])
-def test_without_the_library_a_codec_is_passed_over_and_gzip_is_read(world, monkeypatch, codec):
-    monkeypatch.setattr(codecs, "cramjam", None)
+@pytest.mark.parametrize(
+    ("codec", "library", "package"),
+    [(2, "cramjam", "cramjam"), (3, "cramjam", "cramjam"), (4, "_unzstd", "zstandard")],
+)
+def test_without_the_library_a_codec_is_passed_over_and_gzip_is_read(
+    world, monkeypatch, codec, library, package
+):
+    monkeypatch.setattr(codecs, library, None)
     world.put(made.of([made.record(0, b"a")], NAMES[codec]))
     assert world.some(1) == [Message(0, b"")]
-    assert "cramjam" in world.told.standing["batch_skipped", "0"]
+    assert f"the package {package} is missing" in world.told.standing["batch_skipped", "0"]
     world.put(made.of([made.record(0, b"b")], "gzip", base=1))
     assert world.everything() == [Message(1, b"b")]
     assert not world.told.standing, "one that can be read ends the trouble"
