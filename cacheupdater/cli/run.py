@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cacheupdater.service.workers import Workers
 
 LEVELS = ("debug", "info", "warning", "error")
+AUTO = 0  # workers: as many as this container has cores, which `_workers` finds out
+WORKERS_MAX = 256
 
 
 def add_to(
@@ -40,10 +42,10 @@ def add_to(
 
 
 def _count(text: str) -> int:
-    from cacheupdater.service.allowance import usable_cores
-    from cacheupdater.service.workers import WORKERS_MAX
-
-    count = min(usable_cores(), WORKERS_MAX) if text == "auto" else int(text)
+    """Imports nothing: signals have no handlers yet."""
+    if text == "auto":
+        return AUTO
+    count = int(text)
     if not 1 <= count <= WORKERS_MAX:
         raise argparse.ArgumentTypeError(f"from 1 to {WORKERS_MAX}, or auto")
     return count
@@ -79,8 +81,9 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     reread = Reread(read, file_of(args))
     config = read()
     logs.configure(args.log_level, sys.stderr, worker=int(worker) if worker else None)
-    if args.workers and not worker:
-        return serve(_parent(args, config))
+    workers = _workers(args)
+    if workers and not worker:
+        return serve(_parent(args, config, workers))
     look_last()  # for Python loaders
     from cacheupdater.service import Service
 
@@ -88,26 +91,26 @@ def _run(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
         from cacheupdater.service.workers import lifeline
 
         threading.Thread(target=lifeline, name="lifeline", daemon=True).start()
-    return serve(Service(config, reread, processes=_processes(args)))
+    return serve(Service(config, reread, processes=1 + workers))
 
 
-def _processes(args: argparse.Namespace) -> int:
-    """How many processes share this container: the workers and their parent, or one."""
-    return 1 + args.workers if args.workers else 1
+def _workers(args: argparse.Namespace) -> int:
+    """How many workers share this container with their parent; 0: this process is alone."""
+    if args.workers != AUTO:
+        return args.workers or 0
+    from cacheupdater.service.allowance import usable_cores
+
+    return min(usable_cores(), WORKERS_MAX)
 
 
-def _parent(args: argparse.Namespace, config: Config) -> Workers:
+def _parent(args: argparse.Namespace, config: Config, workers: int) -> Workers:
     from cacheupdater.service.workers import Workers
 
     # -P: Python must not search the working directory first
     again = [sys.executable, "-P", "-m", "cacheupdater", "run", *_named(args)]
-    again += [
-        "--log-level",
-        args.log_level,
-        "--workers",
-        str(args.workers),
-    ]  # as many processes share the memory
-    return Workers(config, args.workers, [*again, "--worker"])
+    again += ["--log-level", args.log_level]
+    again += ["--workers", str(workers)]  # as many processes share the memory
+    return Workers(config, workers, [*again, "--worker"])
 
 
 def _named(args: argparse.Namespace) -> Iterator[str]:

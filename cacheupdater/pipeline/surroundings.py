@@ -100,7 +100,7 @@ class Surroundings:
     @cached_property
     def unremoved(self) -> Unremoved:
         """Changed keys that Redis refused to remove."""
-        return Unremoved(self.notices)
+        return Unremoved(self.notices, self.log_keys)
 
     @cached_property
     def quarantining(self) -> Quarantining:

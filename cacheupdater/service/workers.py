@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from cacheupdater.config.settings import Config
 
-WORKERS_MAX = 256
 AGAIN_FIRST_S = 0.5  # the wait before a dead worker is started again; doubles while workers die young
 AGAIN_MOST_S = 15.0
 STEADY_S = 60.0  # a worker that has lived this long did not die of the cause that killed the last one

@@ -132,17 +132,19 @@ class Slow:
 
 sys.meta_path.insert(0, Slow())
 from cacheupdater.cli import main
-sys.exit(main(["run", "-c", sys.argv[1]]))
+sys.exit(main(["run", "-c", *sys.argv[1:]]))
 """
+WORKERS = pytest.mark.parametrize("workers", [(), ("--workers", "2"), ("--workers", "auto")])
 
 
 @contextmanager
-def starting(tmp_path):
+def starting(tmp_path, workers):
     """An updater that has begun and is still importing."""
     file = tmp_path / "shop.yaml"
     file.write_text("version: 2\n")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", _HEAVY, str(file)], text=True, **pipes) as process:
+    command = [sys.executable, "-c", _HEAVY, str(file), *workers]
+    with subprocess.Popen(command, text=True, **pipes) as process:
         try:
             assert process.stdout.readline() == "importing\n"
             yield process
@@ -150,14 +152,16 @@ def starting(tmp_path):
             process.kill()
 
 
-def test_a_stop_before_anything_is_imported_ends_with_0(tmp_path):
-    with starting(tmp_path) as process:
+@WORKERS
+def test_a_stop_before_anything_is_imported_ends_with_0(tmp_path, workers):
+    with starting(tmp_path, workers) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
 
 
-def test_a_reload_before_anything_is_imported_does_no_harm(tmp_path):
-    with starting(tmp_path) as process:
+@WORKERS
+def test_a_reload_before_anything_is_imported_does_no_harm(tmp_path, workers):
+    with starting(tmp_path, workers) as process:
         process.send_signal(signal.SIGHUP)
         _, err = process.communicate("x", timeout=20)
         assert process.returncode == 78, err  # as the file deserves

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from cacheupdater.pipeline.keyed import KEYS_MAX, STANDS_S
+from cacheupdater.pipeline.naming import named
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.pipeline.unremoved import Unremoved
 
@@ -20,7 +21,7 @@ def notices():
 
 @pytest.fixture
 def unremoved(notices):
-    return Unremoved(notices)
+    return Unremoved(notices, "full")
 
 
 def standing(notices):
@@ -53,11 +54,14 @@ def test_what_was_given_up_long_ago_is_forgotten(unremoved, notices):
     assert standing(notices) == []
 
 
-def test_keys_are_named_at_the_debug_level_only(unremoved, notices, caplog):
+@pytest.mark.parametrize("log_keys", ["full", "hash", "off"])
+def test_keys_are_named_at_the_debug_level_only_and_as_far_as_allowed(notices, caplog, log_keys):
     caplog.set_level(logging.DEBUG)
-    unremoved.given_up("p", [A], "NOPERM", 0.0)
-    named = [record.levelno for record in caplog.records if "p:1" in record.getMessage()]
-    assert named == [logging.DEBUG]
+    Unremoved(notices, log_keys).given_up("p", [A], "NOPERM", 0.0)
+    said = [(each.levelno, each.getMessage()) for each in caplog.records]
+    debug = [text for level, text in said if level == logging.DEBUG]
+    assert debug == ([f"not removed: {named(A, log_keys)}"] if log_keys != "off" else [])
+    assert not [text for level, text in said if level > logging.DEBUG and ("p:1" in text or "#" in text)]
 
 
 def test_only_so_many_keys_are_remembered(unremoved, notices):
