@@ -127,7 +127,10 @@ _NO_PROGRESS = Progress(epoch=-1, scan=0, done=0)  # no epoch is negative: such 
 async def _streams(queue: StreamsQueueConfig) -> Finding:
     from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  not for other queues
 
-    return await _joined(RedisDepot(queue.address, observer=UNTOLD, notices=UNTOLD), queue)
+    try:
+        return await _joined(RedisDepot(queue.address, observer=UNTOLD, notices=UNTOLD), queue)
+    except CacheUpdaterError as e:  # an option of the URL
+        return trouble("queue", "", e)
 
 
 async def _sql(queue: SqlQueueConfig) -> Finding:

@@ -1,8 +1,8 @@
-"""Checks what an updater needs on its machine: a folder for its socket, its admin port, its state file.
+"""Checks what an updater needs on its machine: a folder for its socket, its ports, its state file.
 
 `refusals` calls `unusable` for `cacheupdater check`. Each check does what `run` will do, and undoes it: new folders are
-removed, ports are closed. If an updater with this configuration runs already, its port is not reported: operators run `check`
-beside a running updater.
+removed, ports are closed. If an updater with this configuration runs already, its ports are not reported: operators run
+`check` beside a running updater.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.state_file import refuse_unusable
-from cacheupdater.config.addresses import TcpAddress, UnixAddress
+from cacheupdater.config.addresses import HttpAddress, TcpAddress, UnixAddress
 from cacheupdater.errors import Misconfigured
+from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cacheupdater.config.addresses import Address
     from cacheupdater.config.problems import Path as Way
     from cacheupdater.config.settings import Config
 
@@ -32,16 +34,24 @@ _ANSWER_BYTES_MAX = 1 << 20  # another program on the port may send without end
 
 def unusable(config: Config) -> Iterator[tuple[Way, str]]:
     """The path of each setting that cannot work on this machine, and why."""
+    runs = _runs(config)
     for at, address in enumerate(config.listen):
-        if isinstance(address, UnixAddress) and (why := _no_socket(Path(address.path))):
+        if why := _no_listener(address, runs=runs):
             yield ("listen", at), f"cannot listen on {address}: {why}"
-    if isinstance(config.admin, TcpAddress) and not _runs(config) and (why := _no_port(config.admin)):
+    if isinstance(config.admin, TcpAddress) and not runs and (why := _no_port(config.admin)):
         yield ("admin", "listen"), f"cannot listen on {config.admin.host_port}: {why}"
     if config.state is not None:
         try:
             refuse_unusable(Path(config.state))
         except Misconfigured as e:
             yield ("state",), str(e).removeprefix("state: ")
+
+
+def _no_listener(address: Address, *, runs: bool) -> str:
+    """Why nothing can listen on the address; empty if something can. Ports of an updater that `runs` are its own."""
+    if isinstance(address, UnixAddress):
+        return _no_socket(Path(address.path))
+    return _no_port(address) if isinstance(address, TcpAddress | HttpAddress) and not runs else ""
 
 
 def _no_socket(path: Path) -> str:
@@ -83,10 +93,10 @@ def _is_updater(admin: object) -> bool:
 
 
 def _answers(address: UnixAddress | TcpAddress) -> bool:
+    """Whether an updater listens there. Nobody else has our socket's path; on a port any program may answer."""
     try:
         if isinstance(address, TcpAddress):
-            socket.create_connection((address.host, address.port), _CONNECT_S).close()
-            return True
+            return _says_hello(address)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
             peer.settimeout(_CONNECT_S)
             peer.connect(address.path)
@@ -95,7 +105,21 @@ def _answers(address: UnixAddress | TcpAddress) -> bool:
     return True
 
 
-def _no_port(address: TcpAddress) -> str:
+def _says_hello(address: TcpAddress) -> bool:
+    """An updater says hello first of all. Another program says something else, or waits for a request."""
+    reader = wire.ReplyReader()
+    with socket.create_connection((address.host, address.port), _CONNECT_S) as peer:
+        peer.settimeout(_ANSWER_S)
+        try:
+            while said := peer.recv(_ANSWER_BYTES_MAX):
+                if any(isinstance(each, wire.Hello) for each in reader.feed(said)):
+                    return True
+        except wire.Malformed:
+            return False
+    return False
+
+
+def _no_port(address: TcpAddress | HttpAddress) -> str:
     """Why nothing can listen on the port; empty if it is free."""
     try:
         found = socket.getaddrinfo(

@@ -10,8 +10,9 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig
+from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.errors import Misconfigured
+from cacheupdater.pipeline.untold import UNTOLD
 from cacheupdater.service.components import Components
 from cacheupdater.service.importable import import_problem
 from cacheupdater.service.places import unusable
@@ -60,6 +61,8 @@ def refusals(config: Config) -> Iterator[tuple[Path, str]]:
 def _queue_problem(queue: QueueConfig) -> str:
     if isinstance(queue, SqlQueueConfig):
         return _depot_problem(queue)
+    if isinstance(queue, StreamsQueueConfig):
+        return _streams_problem(queue)
     return _kafka_problem(queue.address) if isinstance(queue, KafkaQueueConfig) else ""
 
 
@@ -91,10 +94,22 @@ def _of_slots(config: Config) -> Iterator[tuple[Path, str]]:
 
 
 def _depot_problem(queue: SqlQueueConfig) -> str:
-    from cacheupdater.adapters.depot_sql import depot_at  # noqa: PLC0415  not for other queues
+    from cacheupdater.adapters.depot_sql import depot_at, refuse_unwritable  # noqa: PLC0415  not for other queues
 
     try:
         depot_at(queue.address)
+        if queue.address.path:
+            refuse_unwritable(queue.address.path)
+    except Misconfigured as e:
+        return str(e)
+    return ""
+
+
+def _streams_problem(queue: StreamsQueueConfig) -> str:
+    from cacheupdater.adapters.depot_redis import RedisDepot  # noqa: PLC0415  as above
+
+    try:
+        RedisDepot(queue.address, observer=UNTOLD, notices=UNTOLD)
     except Misconfigured as e:
         return str(e)
     return ""

@@ -14,6 +14,7 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, TypeVar
 
 from cacheupdater.adapters.depot_sql import sqlite_statements as sql
@@ -116,9 +117,7 @@ class DatabaseFile:
             why = os.strerror(e.errno or 0)
             if e.errno in _FOR_NOW:
                 raise Unavailable(f"the file {self._path} cannot be opened now: {why}") from None
-            raise Misconfigured(
-                f"the file {self._path} cannot be written ({why}): make its folder, and let the updater's user write to both"
-            ) from None
+            raise _unwritable(self._path, why) from None
 
     async def close(self) -> None:
         """Waits for the work that runs, and closes the connection."""
@@ -132,6 +131,25 @@ class DatabaseFile:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+
+def refuse_unwritable(path: str) -> None:
+    """Raises Misconfigured if no updater of this user can use the file. Leaves nothing behind."""
+    file = Path(path)
+    try:
+        if file.exists():
+            os.close(os.open(file, os.O_RDWR | os.O_CLOEXEC))
+        with NamedTemporaryFile(dir=file.parent, prefix=f"{file.name}.probe-"):
+            pass  # SQLite makes files beside its own
+    except OSError as e:
+        if e.errno not in _FOR_NOW:
+            raise _unwritable(path, os.strerror(e.errno or 0)) from None
+
+
+def _unwritable(path: str, why: str) -> Misconfigured:
+    return Misconfigured(
+        f"the file {path} cannot be written ({why}): make its folder, and let the updater's user write to both"
+    )
 
 
 def _use_a_log(connection: sqlite3.Connection) -> None:

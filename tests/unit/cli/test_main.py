@@ -7,6 +7,7 @@ import resource
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from cacheupdater import __version__
 from cacheupdater.adapters.admin_http import AdminServer
 from cacheupdater.cli import main
+from cacheupdater_client.protocol import wire
 
 _HELP_BUDGET = 4.0  # times an interpreter that does nothing but parse and log; 2.3 measured
 _HEAVY = ["sqlalchemy", "redis", "pydantic", "ruamel", "asyncio", "uvloop", "prometheus_client", "rich"]
@@ -27,7 +29,7 @@ namespaces:
   banner: {key: "banner:{slot}", load: {source: main, python: "json:loads"}}
 listen: ["memory://shop"]
 """
-_WITH_KAFKA = _CONFIG.replace('listen: ["memory://shop"]\n', "")
+_SHARED = _CONFIG.replace('listen: ["memory://shop"]\n', "")
 
 
 def python(*args):
@@ -167,7 +169,7 @@ def test_sidecar_with_a_fleet_passes_check(config, capsys):
 def test_sidecar_of_a_topic_ends_with_78_for_it_would_hear_nothing_of_its_application(
     config, command, capsys
 ):
-    config.write_text(_WITH_KAFKA + "fleet: shop\nqueue: {url: kafka://127.0.0.1:1/hints}\n")
+    config.write_text(_SHARED + "fleet: shop\nqueue: {url: kafka://127.0.0.1:1/hints}\n")
     assert main([command, "--sidecar", "-c", str(config)]) == 78
     assert "queue.url: a sidecar takes hints from the socket" in capsys.readouterr().err
 
@@ -213,13 +215,23 @@ REFUSED = [
         'version: 1\nqueue: {url: "kafka://h:1/t?sasl=SCRAM-SHA-512&username=u&password_file=/no/such/file"}',
         "2:14: queue.url: a file that it names cannot be used: ",
     ),
+    (
+        "version: 1",
+        'version: 1\nqueue: {url: "redis://:c4n4ry@h:1/0?stream=hints&health_check_interval=soon"}',
+        "2:14: queue.url: the Redis URL has an option that redis-py cannot read",
+    ),
+    (
+        "version: 1",
+        'version: 1\nqueue: {url: "sqlite:////no/such/folder/hints.db"}',
+        "2:14: queue.url: the file /no/such/folder/hints.db cannot be written (No such file or directory): make its folder",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("good", "bad", "message"), REFUSED)
 def test_check_refuses_at_its_line_what_run_would_refuse(config, capsys, good, bad, message):
     assert good in _CONFIG
-    config.write_text((_WITH_KAFKA if "kafka" in bad else _CONFIG).replace(good, bad, 1))
+    config.write_text((_SHARED if "queue:" in bad else _CONFIG).replace(good, bad, 1))
     assert main(["check", "-c", str(config)]) == 78
     printed = capsys.readouterr()
     assert printed.err.startswith(f"{config}:{message}")
@@ -246,6 +258,18 @@ PLACES = [
         "8:17: admin.listen: cannot listen on 127.0.0.1:{port}: Address alr",
     ),
     (
+        "listen: ['tcp://127.0.0.1:{port}']\n",
+        "7:10: listen[0]: cannot listen on tcp://127.0.0.1:{port}: Address already in use; choose another port",
+    ),
+    (
+        "listen: ['tcp://192.0.2.1:7171']\n",
+        "7:10: listen[0]: cannot listen on tcp://192.0.2.1:7171: Cannot assign requested address",
+    ),
+    (
+        "queue: {{url: 'kafka://h:1/t'}}\nlisten: ['http://127.0.0.1:{port}']\n",
+        "8:10: listen[0]: cannot listen on http://127.0.0.1:{port}: Address already in use; choose another port",
+    ),
+    (
         "listen: ['unix:///proc/nowhere/hints.sock']\n",
         "7:10: listen[0]: cannot listen on unix:///proc/nowhere/hints.s",
     ),
@@ -259,8 +283,7 @@ PLACES = [
 @pytest.mark.parametrize(("more", "message"), PLACES)
 def test_check_refuses_places_that_run_could_not_have(config, taken, capsys, more, message):
     more, message = (each.format(*[config.parent] * 2, port=taken) for each in (more, message))
-    text = _CONFIG.replace('listen: ["memory://shop"]\n', "") if more.startswith("listen") else _CONFIG
-    config.write_text(text + more)
+    config.write_text((_SHARED if "listen: [" in more else _CONFIG) + more)
     before = sorted(config.parent.iterdir())
     assert main(["check", "-c", str(config)]) == 78
     printed = capsys.readouterr()
@@ -288,13 +311,31 @@ def test_check_of_a_configuration_whose_updater_runs_does_not_mind_its_port(conf
         assert main(["check", "-c", str(config)]) == 0
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [(wire.encode_hello(wire.Hello(12, [b"product:"])), 0), (b"SSH-2.0-OpenSSH_9.2\r\n", 78), (b"", 78)],
+)
+def test_check_takes_only_a_port_that_says_hello_for_that_of_its_running_updater(config, capsys, said, code):
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as another:
+        config.write_text(_SHARED + f"listen: ['tcp://127.0.0.1:{server.getsockname()[1]}']\n")
+        greeted = another.submit(_greet, server, said)
+        assert main(["check", "-c", str(config)]) == code, capsys.readouterr().err
+        greeted.result(timeout=20)
+
+
+def _greet(server, said):
+    connection, _ = server.accept()
+    with connection:
+        connection.sendall(said)
+
+
 async def test_check_beside_a_running_updater_that_reads_kafka_does_not_mind_its_port(config, capsys):
     server = AdminServer(
         "127.0.0.1:0", metrics=lambda _: (b"", ""), ready=lambda: {"redis": False}, warnings=list
     )
     await server.start()
     config.write_text(
-        _WITH_KAFKA + f'queue: {{url: "kafka://h:1/t"}}\nadmin: {{listen: "127.0.0.1:{server.port}"}}\n'
+        _SHARED + f'queue: {{url: "kafka://h:1/t"}}\nadmin: {{listen: "127.0.0.1:{server.port}"}}\n'
     )
     assert await asyncio.to_thread(main, ["check", "-c", str(config)]) == 0, capsys.readouterr().err
     await server.close()
@@ -313,7 +354,7 @@ def test_check_names_the_extra_of_a_queue_that_is_not_installed(config, capsys, 
     from cacheupdater.service import refusals
 
     monkeypatch.setattr(refusals, "find_spec", lambda name: None)
-    config.write_text(_WITH_KAFKA + 'queue: {url: "kafka://h:1/t"}\n')
+    config.write_text(_SHARED + 'queue: {url: "kafka://h:1/t"}\n')
     assert main(["check", "-c", str(config)]) == 78
     assert "queue.url: needs aiokafka: pip install 'cacheupdater[kafka]'" in capsys.readouterr().err
 
