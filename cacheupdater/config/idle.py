@@ -41,11 +41,12 @@ def warn_of_idle(
 def _warn_of_source(document: Document, source: SourceSection, mine: Sequence[NamespaceSection]) -> None:
     if not mine:
         document.warn(("sources", source.name), "has no effect: no namespace loads from it")
-    elif source.freshness_target is not None and not _priced(mine):
-        document.warn(
-            ("sources", source.name, "freshness_target"),
-            f"has no effect: it {_FIXED.format('of the source ')}",
-        )
+    elif not _priced(mine):
+        for setting in ("freshness_target", "least_gain"):
+            if ("sources", source.name, setting) in document.values:
+                document.warn(
+                    ("sources", source.name, setting), f"has no effect: it {_FIXED.format('of the source ')}"
+                )
 
 
 def _warn_of_fail_safe(document: Document, one: NamespaceSection, source: SourceSection) -> None:

@@ -34,6 +34,7 @@ _EVERYBODYS: frozenset[Event] = frozenset(
         "queue_missing",
         "depot_lost",
         "redis_down",
+        "reload_refused",
         "pauses_unread",
         "late",
         "clock_off",
@@ -81,6 +82,7 @@ class Explainer:
         ours = self._partitions.get(number)
         return {
             "version": __version__,
+            "namespace": namespace.name if namespace else None,
             "accepting": self._door.open_now,
             "partition": number,
             "partitions": self._door.partitions,

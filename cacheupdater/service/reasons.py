@@ -96,6 +96,8 @@ def _row(redis: Facts, row: Facts | None, *, comparable: bool) -> Iterator[str]:
 def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[str]:
     if not updater["accepting"]:
         yield "The updater accepts no hints now: it is starting, stopping, or waits for its queue."
+    if (known := updater.get("namespace", declared["namespace"])) != declared["namespace"]:
+        yield _otherwise(str(declared["namespace"]), known)
     paused = _some(updater.get("paused"))
     if paused is not None:
         yield _paused(str(declared["namespace"]), paused)
@@ -108,6 +110,19 @@ def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[s
         )
     yield from _held(declared, updater, left_alone=left_alone) if updater["ours"] else _elsewhere(updater)
     yield from (_trouble(each) for each in troubles if each["event"] in _OF_SENDERS)
+
+
+def _otherwise(name: str, known: object) -> str:
+    """The updater has not taken over the file that was asked about, or it has another one."""
+    there = (
+        f"the key belongs to namespace {known}"
+        if known
+        else "no namespace has this key, so its hints are dropped"
+    )
+    return (
+        f"The updater runs with another configuration than this file, which has the key in namespace {name}: there,"
+        f" {there}. `cacheupdater reload` takes the file over, or says what hinders it."
+    )
 
 
 def _trouble(trouble: Facts) -> str:

@@ -160,7 +160,7 @@ def test_a_load_that_takes_long_and_then_a_source_that_does_not_answer(updater, 
     eventually(
         lambda: "waits for its statement and its write to end" in because(updater, "slow:13"), within=30
     )
-    eventually(lambda: "Trouble for" in because(updater, "slow:13"), within=30)
+    eventually(lambda: ": load_failed: " in because(updater, "slow:13"), within=30)
 
 
 def test_a_budget_that_is_spent(updater, application):

@@ -106,6 +106,21 @@ def test_a_namespace_comes_changes_and_goes_by_a_new_file(application, updater, 
     assert 'namespace="named"' not in updater.page("/metrics")[1]
 
 
+def test_explain_says_that_the_updater_has_not_taken_over_the_file(updater, hand, capsys, tmp_path):
+    hand.said["namespaces"]["named"] = OTHER
+    other = tmp_path / "other.yaml"
+    other.write_text(json.dumps(hand.said))
+    assert main(["explain", "named:1", "-c", str(other)]) == 0
+    said = capsys.readouterr().out
+    assert "another configuration than this file, which has the key in namespace named" in said
+    assert "its hints are dropped" in said
+
+    hand.write()
+    eventually(lambda: "added: namespaces.named" in updater.log)
+    assert main(["explain", "named:1", "-c", str(other)]) == 0
+    assert "another configuration" not in capsys.readouterr().out
+
+
 def test_a_configmap_that_is_swapped_by_its_link_is_taken_over(updater, hand, application):
     folder = updater.file.parent
     for name in ("first", "second"):

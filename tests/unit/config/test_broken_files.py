@@ -723,7 +723,13 @@ FIXED = GOOD.replace("defaults: {ttl: 5m}", "defaults: {ttl: 5m, refresh: {every
                 "7:61: sources.main.freshness_target: has no effect: it is for policy: price, and every namespace of the source has a fixed interval"
             ],
         ),
-        (GOOD.replace("budget: 50/m", "budget: 50/m, freshness_target: 99%"), []),
+        (
+            GOOD.replace("budget: 500/s", "budget: 500/s, least_gain: 0"),
+            [
+                "7:61: sources.main.least_gain: has no effect: it is for policy: price, and every namespace of the source has a fixed interval"
+            ],
+        ),
+        (GOOD.replace("budget: 50/m", "budget: 50/m, freshness_target: 99%, least_gain: 0"), []),
         *(
             (
                 GOOD.replace("rows: one", f"{name}: at"),

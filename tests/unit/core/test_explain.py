@@ -4,9 +4,14 @@ import pytest
 from stories.engine import Story, namespace
 
 from cacheupdater.core.answers import Result
+from cacheupdater.core.breaker import SILENT_S, TROUBLES
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.explain import NO_SEAT
+from cacheupdater.core.cursors import Cursor
+from cacheupdater.core.explain import NO_SEAT, hindrance
+from cacheupdater.core.hints import Kind
+from cacheupdater.core.peers import Peer
+from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Unit
 
 A, B = b"p:1", b"p:2"
 
@@ -63,6 +68,33 @@ def test_a_due_key_tells_the_first_thing_in_its_way(space, why):
     seat = hindered(space)
     assert (seat.state, seat.kind) == ("due", "touch")
     assert seat.waits_for.startswith(why)
+
+
+def waits_for(space, kind, urgency=None, **more):
+    open_pack = Cursor(0).read(0, 0.0, Peer(1))
+    demand = Demand(kind, URGENCY[kind] if urgency is None else urgency, open_pack, 0.0, **more)
+    return hindrance(Unit(space, [A], demand), 0.0)
+
+
+def test_a_change_whose_reader_nobody_expects_waits_for_a_quiet_moment():
+    space = namespace(source=Source("db", Bucket(100.0, 100.0, now=-9.0), concurrency=2))
+    assert waits_for(space, Kind.CHANGE, PATIENT).startswith("a quiet moment of its source")
+    assert waits_for(space, Kind.CHANGE) == "its turn among namespaces and peers"
+
+
+def test_a_key_of_a_source_that_is_only_probed_says_so():
+    source = Source("db", Bucket(100.0, 100.0, now=-99.0), concurrency=2)
+    source.breaker.answered(-SILENT_S, 0.0)
+    for number in range(TROUBLES):
+        source.breaker.troubled(f"unit {number}", 0.0)
+    assert waits_for(namespace(source=source), Kind.TOUCH).startswith("source db: nothing but trouble")
+
+
+def test_a_miss_of_an_unseen_key_waits_for_the_absent_bucket_while_that_is_wary():
+    space = namespace(source=Source("db", Bucket(100.0, 100.0, now=-9.0), concurrency=2))
+    space.absent_bucket.charge(1_000, 0.0)
+    assert waits_for(space, Kind.MISS, unseen=True).startswith("the absent bucket of namespace p, for ")
+    assert waits_for(space, Kind.MISS) == "its turn among namespaces and peers"
 
 
 def test_a_miss_that_hotter_ones_overtake_says_so_and_a_touch_does_not():

@@ -50,9 +50,11 @@ async def page(*standing, feeds=(), key=b"product:7"):
 async def test_a_key_that_does_not_fit_its_pattern_has_no_policy_and_no_trouble_of_the_namespace():
     trouble = ("foreign", "product")
     assert (await page(trouble))["policy"] == {"name": "fixed", "every": NAMESPACE.every}
+    assert (await page(trouble))["namespace"] == "product"
     for key in (b"product:seven", "product:\u0667".encode()):
         told = await page(trouble, key=key)
         assert told["policy"] is None
+        assert told["namespace"] is None
         assert told["troubles"] == []
 
 
@@ -86,6 +88,7 @@ async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():
         ("late", ""),
         ("clock_off", ""),
         ("pauses_unread", ""),
+        ("reload_refused", ""),
     ],
 )
 async def test_a_trouble_that_may_be_this_keys_is_told(trouble):

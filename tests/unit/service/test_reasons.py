@@ -60,6 +60,11 @@ def said(*, declared=(), redis=(), updater=(), row=None):
         ({"updater": None}, "No updater was asked"),
         ({"updater": {"accepting": False}}, "accepts no hints now"),
         (
+            {"updater": {"namespace": None, "policy": None}},
+            "there, no namespace has this key, so its hints are dropped. `cacheupdater reload`",
+        ),
+        ({"updater": {"namespace": "stock"}}, "there, the key belongs to namespace stock."),
+        (
             {
                 "updater": {
                     "troubles": [
