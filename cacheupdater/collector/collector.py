@@ -26,6 +26,7 @@ from cacheupdater.collector.pages import Pages, watch
 from cacheupdater.collector.spill import Spill
 from cacheupdater.core.spilling import LIMITS
 from cacheupdater.errors import first_error
+from cacheupdater.pipeline.losses import Losses
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater_client.protocol.wire import Hello
 from cacheupdater_client.shown import shown
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cacheupdater.core.spilling import Limits
-    from cacheupdater.ports import Observer
     from cacheupdater_client.transports import Link
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Collector:
     """The collector of one process. A `cli.serve.Runnable`."""
 
     def __init__(
-        self, settings: Settings, *, observer: Observer | None = None, notices: Notices | None = None
+        self, settings: Settings, *, observer: Losses | None = None, notices: Notices | None = None
     ) -> None:
         """`observer` and `notices` are those of the updater that collects. Raises ValueError if the queue's URL names none."""
         self._settings = settings
@@ -66,8 +66,8 @@ class Collector:
         self._alone = notices is None
         self._link: Link = made_link(settings.queue)
         self._pages = Pages(settings.admin, "collector")
-        self._observer = observer or self._pages.observer
         self._notices = notices or Notices(time.monotonic)
+        self._observer = observer or Losses(self._pages.observer, self._notices)
         self._forwarder: Forwarder | None = None
         self._streams: StreamListener | None = None
         self._http: HttpListener | None = None

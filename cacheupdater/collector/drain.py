@@ -24,6 +24,7 @@ from cacheupdater.collector.sending import Sending
 from cacheupdater.collector.shared_queue import shared_queue
 from cacheupdater.core.draining import QUIET_S
 from cacheupdater.errors import Unavailable, first_error
+from cacheupdater.pipeline.losses import Losses
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater_client.shown import shown
 
@@ -58,8 +59,8 @@ class Drain:
         refuse_the_same(settings.drain, settings.queue)
         self._settings = settings
         self._pages = Pages(settings.admin, "drain")
-        self._observer = self._pages.observer
         self._notices = Notices(time.monotonic)
+        self._observer = Losses(self._pages.observer, self._notices)
         self._config = old_queue(settings.drain)
         self._link: Link = made_link(settings.queue)
 

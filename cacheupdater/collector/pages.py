@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AsyncExitStack
 
+    from cacheupdater.pipeline.losses import Losses
     from cacheupdater.pipeline.notices import Notices
     from cacheupdater.ports import Observer
 
@@ -56,9 +57,11 @@ class Pages:
         stack.push_async_callback(server.close)
 
 
-async def watch(notices: Notices, observer: Observer) -> None:
-    """Ends the troubles that have not come back, and shows the standing ones as a metric, until it is cancelled."""
+async def watch(notices: Notices, observer: Losses) -> None:
+    """Tells of losses, ends the troubles that have not come back, and shows the standing ones as a metric, until it is cancelled."""
+    clock = asyncio.get_running_loop().time
     while True:
+        observer.tell(clock())
         notices.tick()
         standing = Counter[str](each.event for each in notices.standing())
         for event in EVENTS:

@@ -17,12 +17,13 @@ from cacheupdater.errors import Misconfigured
 
 if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
+    from cacheupdater.pipeline.losses import Losses
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Observer, Queue
+    from cacheupdater.ports import Queue
     from cacheupdater.service.door import Door
 
 
-def collecting_door(behind: Door, config: Config, *, observer: Observer, notices: Notices) -> Door:
+def collecting_door(behind: Door, config: Config, *, observer: Losses, notices: Notices) -> Door:
     """The door with this configuration's listeners in front of the one `behind`. May raise Misconfigured."""
     try:
         settings = Settings([str(each) for each in config.listen], producer_url(config.queue))

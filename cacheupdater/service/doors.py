@@ -14,12 +14,12 @@ from cacheupdater.service.shared_doors import shared_door
 
 if TYPE_CHECKING:
     from cacheupdater.config.settings import Config
+    from cacheupdater.pipeline.losses import Losses
     from cacheupdater.pipeline.notices import Notices
-    from cacheupdater.ports import Observer
     from cacheupdater.service.door import Door
 
 
-def door_for(config: Config, *, observer: Observer, notices: Notices) -> Door:
+def door_for(config: Config, *, observer: Losses, notices: Notices) -> Door:
     """The door for the configured queue."""
     if isinstance(config.queue, MemoryQueueConfig):
         return MemoryDoor(config.queue.partitions, config.listen, observer=observer)

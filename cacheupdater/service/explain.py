@@ -36,6 +36,8 @@ _EVERYBODYS: frozenset[Event] = frozenset(
         "redis_down",
         "reload_refused",
         "pauses_unread",
+        "rejected",
+        "lost",
         "late",
         "clock_off",
         "no_client",

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     Facts: TypeAlias = Mapping[str, object]
 
 
-_OF_SENDERS = frozenset({"no_client", "no_hint", "nobodys", "elsewhere", "late", "clock_off"})
-"""Troubles with those who send hints. They may have nothing to do with this key, so they come last."""
+_OF_SENDERS = frozenset(
+    {"no_client", "no_hint", "nobodys", "elsewhere", "rejected", "lost", "late", "clock_off"}
+)
+"""Troubles with hints on their way. They may have nothing to do with this key, so they come last."""
 
 
 def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | None) -> list[str]:

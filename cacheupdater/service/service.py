@@ -21,6 +21,7 @@ from cacheupdater.adapters.observer_prometheus import PrometheusObserver, declar
 from cacheupdater.config.queues import MemoryQueueConfig
 from cacheupdater.core.events import EVENTS
 from cacheupdater.errors import CacheUpdaterError, first_error
+from cacheupdater.pipeline.losses import Losses
 from cacheupdater.pipeline.notices import Notices
 from cacheupdater.price.report import plain
 from cacheupdater.service.allowance import allowed
@@ -57,7 +58,7 @@ class Service:
         self._config = config
         self._processes = processes
         queue = config.queue
-        self._observer = PrometheusObserver(
+        self._metrics = PrometheusObserver(
             version=__version__,
             namespaces=config.namespaces,
             # the number of a topic's partitions is known only later
@@ -67,6 +68,7 @@ class Service:
             declared=declared.BOTH if config.forwards else declared.DECLARED,
         )
         self._notices = Notices(lambda: asyncio.get_running_loop().time())
+        self._observer = Losses(self._metrics, self._notices)
         self._reloading = Reloading(reread, self._observer, self._notices)
         self._cache_answers = False
         self._turnover: Turnover | None = None
@@ -87,7 +89,7 @@ class Service:
                 pricing.limits = replace(pricing.limits, senders_wait=False)
             feeding = self._feeding = Feeding(door.queue, observer=self._observer, notices=self._notices)
             turnover = self._turnover = Turnover(
-                first, door, stack=stack, observer=self._observer, feeding=feeding
+                first, door, stack=stack, observer=self._metrics, feeding=feeding
             )
             await self._answer(stack, lambda: self._conditions(door, stop), turnover)
             if await _unless(stop, door.find()):
@@ -124,7 +126,7 @@ class Service:
             return
         server = AdminServer(
             self._config.admin.host_port,
-            metrics=self._observer.expose,
+            metrics=self._metrics.expose,
             ready=conditions,
             warnings=self._notices.plain,
             pages={"/freshness": self._freshness},
@@ -205,6 +207,7 @@ class Service:
             around.judging.tick(clock())
             if around.sieve:
                 around.sieve.tell(clock())
+            self._observer.tell(clock())
             self._notices.tick()
             standing = Counter[str](each.event for each in self._notices.standing())
             for event in EVENTS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 
 import pytest
@@ -122,8 +123,8 @@ async def test_a_service_in_a_small_container_remembers_less(monkeypatch, tmp_pa
 
 
 def test_workers_auto_counts_what_the_container_may_use(monkeypatch):
-    from cacheupdater.cli.run import _count
+    from cacheupdater.cli.run import _count, _workers
 
     monkeypatch.setattr("cacheupdater.service.allowance.allowed", lambda: Allowance(1.7, None))
-    assert _count("auto") == 1
+    assert _workers(argparse.Namespace(workers=_count("auto"))) == 1
     assert _count("7") == 7

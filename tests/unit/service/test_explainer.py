@@ -89,6 +89,8 @@ async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():
         ("clock_off", ""),
         ("pauses_unread", ""),
         ("reload_refused", ""),
+        ("rejected", "garbage"),
+        ("lost", "retention"),
     ],
 )
 async def test_a_trouble_that_may_be_this_keys_is_told(trouble):
