@@ -108,6 +108,7 @@ def updater(started, server):
         for partition in range(peer.hello.partitions):
             for off in (AHEAD_MS, -LATE_MS):
                 peer.pack(encode_pack(TOUCH, time.time_ns() // 1_000_000 + off, [b"note:1"]), partition)
+        peer.pack(b"no pack of hints", 0)
         peer.wait()
     return made
 
@@ -115,6 +116,7 @@ def updater(started, server):
 @pytest.mark.parametrize(
     "event",
     [
+        pytest.param("rejected", id="a_pack_cannot_be_read"),
         pytest.param("nobodys", id="hints_are_of_no_namespace"),
         pytest.param("elsewhere", id="readers_use_another_redis"),
         pytest.param("clock_off", id="a_senders_clock_is_wrong"),
