@@ -44,9 +44,8 @@ class Losses:
         self._observer = observer
         self._notices = notices
         self._lately: Counter[tuple[Event, str]] = Counter()
-        self._standing: dict[
-            tuple[Event, str], tuple[float, int]
-        ] = {}  # when it was met last, and how much since it began
+        # when each was met last, and how much was lost since it began
+        self._standing: dict[tuple[Event, str], tuple[float, int]] = {}
 
     def count(self, metric: Metric, amount: int, *, label: str = "", reason: str = "") -> None:
         """As `Observer`."""

@@ -13,6 +13,7 @@ import socket
 from contextlib import closing
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.state_file import refuse_unusable
@@ -109,11 +110,14 @@ def _says_hello(address: TcpAddress) -> bool:
     """An updater says hello first of all. Another program says something else, or waits for a request."""
     reader = wire.ReplyReader()
     with socket.create_connection((address.host, address.port), _CONNECT_S) as peer:
-        peer.settimeout(_ANSWER_S)
+        ends = monotonic() + _ANSWER_S
         try:
-            while said := peer.recv(_ANSWER_BYTES_MAX):
-                if any(isinstance(each, wire.Hello) for each in reader.feed(said)):
-                    return True
+            while (left := ends - monotonic()) > 0:
+                peer.settimeout(left)
+                if not (said := peer.recv(_ANSWER_BYTES_MAX)):
+                    break
+                for first in reader.feed(said):
+                    return isinstance(first, wire.Hello)
         except wire.Malformed:
             return False
     return False

@@ -6,7 +6,7 @@ first. LZ4 fills a buffer of that size, made once per process, and fails where i
 aiokafka's own decoders are not used: they expand everything, and loop for ever on a Snappy frame with a negative length.
 
 Zstandard, which our client writes, has a library of its own: `zstandard` keeps a decompressor from batch to batch. cramjam
-makes one for each batch, which took three times as long as the decompression of a pack.
+makes one for each batch, and took three times as long for a pack.
 """
 
 from __future__ import annotations

@@ -313,7 +313,12 @@ def test_check_of_a_configuration_whose_updater_runs_does_not_mind_its_port(conf
 
 @pytest.mark.parametrize(
     ("said", "code"),
-    [(wire.encode_hello(wire.Hello(12, [b"product:"])), 0), (b"SSH-2.0-OpenSSH_9.2\r\n", 78), (b"", 78)],
+    [
+        (wire.encode_hello(wire.Hello(12, [b"product:"])), 0),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", 78),
+        (bytes(100_000), 78),
+        (b"", 78),
+    ],
 )
 def test_check_takes_only_a_port_that_says_hello_for_that_of_its_running_updater(config, capsys, said, code):
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as another:
