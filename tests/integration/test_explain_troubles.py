@@ -194,8 +194,8 @@ def owned(updater):
 
 
 @pytest.fixture(scope="module")
-def both(started, server, streams):
-    """They share the partitions of a queue, and each has some."""
+def pair(started, server, streams):
+    """They share the partitions of a queue."""
     made = [
         started.make(sharing(server, f"{streams.url}?stream=hints&partitions={PARTITIONS}")) for _ in range(2)
     ]
@@ -203,8 +203,14 @@ def both(started, server, streams):
         each.launch()
     for each in made:
         each.wait_ready()
-    eventually(lambda: all(map(owned, made)))
     return made
+
+
+@pytest.fixture
+def both(pair):
+    """Each of them has partitions: at first, and again after a test has taken the queue from them."""
+    eventually(lambda: all(map(owned, pair)), WITHIN_S)
+    return pair
 
 
 def test_an_updater_that_does_not_own_the_key_names_the_one_that_does(both):

@@ -194,13 +194,13 @@ def test_a_group_of_rows_follows_its_changes(application, plain, shop):
 
 
 def test_a_hash_loses_the_fields_that_its_row_has_lost(application, plain, shop):
-    application.hgetall("user:2")
-    eventually(lambda: plain.hgetall("user:2"))
+    application.hgetall("user:4")
+    eventually(lambda: plain.hgetall("user:4"))
 
-    shop.execute("UPDATE users SET mail = NULL WHERE id = 2")
-    eventually(lambda: b"mail" not in application.hgetall("user:2"), 10 * HOLD_S)
+    shop.execute("UPDATE users SET mail = NULL WHERE id = 4")
+    eventually(lambda: b"mail" not in application.hgetall("user:4"), 10 * HOLD_S)
 
-    assert plain.hgetall("user:2")[b"age"] == b"7"
+    assert plain.hgetall("user:4")[b"age"] == b"8"
 
 
 def test_many_misses_at_once_share_statements(updater, application, plain):
@@ -255,7 +255,7 @@ async def test_the_asyncio_client_tells_the_same_story(updater, plain, session_r
 
 
 def test_the_pages_of_an_operator_answer(updater, application):
-    application.hgetall("user:2")
+    application.hgetall("user:5")
     eventually(lambda: updater.metric("hint_to_write_seconds_count", namespace="user"))
 
     assert updater.page("/livez")[0] == 200

@@ -149,8 +149,8 @@ def test_check_refuses_a_wrong_password_and_does_not_repeat_it(redis_url, server
     assert "canary77" not in said
 
 
-def test_check_refuses_a_file_that_cannot_be_written(redis_url, updaters, tmp_path):
+def test_check_refuses_a_file_that_cannot_be_written(redis_url, updaters, tmp_path, capsys):
     settings = settings_for(redis_url, f"sqlite:///{tmp_path}/missing/queue.db?partitions=6")
     code, said = checked(updaters.make(settings).file)
-    assert code != 0
-    assert "let the updater's user write to both" in said
+    assert (code, said) == (78, "")
+    assert "let the updater's user write to both" in capsys.readouterr().err

@@ -92,8 +92,8 @@ async def with_user(admin, rights, act):
 async def test_user_with_the_documented_rights_can_do_everything(admin):
     async def act(writer):
         steps = [b"v", b"v", b"w", {b"f": b"1"}, {b"f": b"1"}, {b"g": b"1"}, None]
-        answers = [await write_one(writer, Entry(b"ns:1", value, TTL_MS)) for value in steps]
-        await writer.invalidate([b"ns:1"])
+        answers = [await write_one(writer, Entry(b"ns:all", value, TTL_MS)) for value in steps]
+        await writer.invalidate([b"ns:all"])
         return [answer.result.value for answer in answers]
 
     said = await with_user(admin, RIGHTS, act)
@@ -101,7 +101,7 @@ async def test_user_with_the_documented_rights_can_do_everything(admin):
 
     async def act_hash(writer):
         steps = [{b"f": b"1"}, {b"f": b"1"}, {b"g": b"1"}, None]
-        return [(await write_one(writer, Entry(b"ns:1", value, TTL_MS))).result.value for value in steps]
+        return [(await write_one(writer, Entry(b"ns:all", value, TTL_MS))).result.value for value in steps]
 
     assert await with_user(admin, RIGHTS, act_hash) == ["written", "unchanged", "written", "written"]
 

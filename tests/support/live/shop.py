@@ -13,7 +13,7 @@ TABLES = (
     "CREATE TABLE orders (user_id bigint, id bigint, total integer)",
     "INSERT INTO orders VALUES (1, 10, 5), (1, 11, 6), (2, 12, 7)",
     "CREATE TABLE users (id bigint PRIMARY KEY, name text, mail text, age integer)",
-    "INSERT INTO users VALUES (1, 'Ada', NULL, 36), (2, 'Zoë', 'z@x', 7)",
+    "INSERT INTO users VALUES (1, 'Ada', NULL, 36), (2, 'Zoë', 'z@x', 7), (4, 'Eve', 'e@x', 8), (5, 'Ann', NULL, 9)",
 )
 NAMESPACES = {
     "product": {
