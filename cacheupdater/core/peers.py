@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from cacheupdater.core.limits import Limits
 
 KEPT_FREE = 0.1
-"""Part of the places that held peers leave free. One turn of reading may bring more than there was room for: of 100,000 places
-this part is ten packs, and a turn reads eight at the most."""
+"""Part of the places that held peers leave free. One fetch may bring more than there was room for. Of 100,000 places this part is
+ten packs of 1,000 hints. A fetch brings eight of these packs if their keys have ten bytes, and more only if keys are shorter."""
 
 LITTLE = 20
 """If no more keys than this wait in a peer's turn, no other peer takes any: they are served within a turn or two."""

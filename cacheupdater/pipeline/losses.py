@@ -1,8 +1,8 @@
 """Hints that were refused, or left the queue before an updater read them: counters that are troubles too.
 
-A service wraps its observer in one `Losses`, and so do a collector and a drain without a service. Listeners, queues and intake
-count what they refuse or miss, as they count everything, and know nothing of this. `tell` is called once a second. A trouble
-has the reason as its subject, and is over once a minute has passed without it.
+A service wraps its observer in one `Losses`. A collector and a drain do the same if they run without a service. Listeners,
+queues and intake count what they refuse or miss, as they count everything, and know no `Losses`. Its owner calls `tell` once a
+second. The subject of a trouble is the reason. The trouble is over once a minute has passed without a loss for that reason.
 
 A connection that was cut short and a pack that came while a process was ending are counted only: their hints are sent again.
 """
@@ -26,15 +26,15 @@ _EVENTS: Mapping[Metric, Event] = {"intake_rejected": "rejected", "lost_packs": 
 _TEXTS: Mapping[tuple[Event, str], str] = {
     ("rejected", "garbage"): "something sends what is no pack of hints: does another program write to this queue or port?",
     ("rejected", "too_large"): "packs of more than 256 KiB come, which no client of ours sends",
-    ("rejected", "unknown_version"): "clients of a newer version send hints that this one cannot read: update it first",
+    ("rejected", "unknown_version"): "clients of a newer version send hints that this version cannot read: update the updaters and collectors first",
     ("rejected", "frame_out_of_range"): "a connection sends no frames of ours: does another program use this port?",
     ("rejected", "crowded"): "the connections hold too many bytes of unread hints, so the largest is closed again and again",
-    ("rejected", "too_many_peers"): "more clients connect than may be connected at once: collectors, or more updaters, take more",
-    ("lost", "retention"): "packs leave the topic before they are read: the updaters are further behind than its retention",
+    ("rejected", "too_many_peers"): "more clients connect than one process serves at once: a collector on each machine needs fewer connections",
+    ("lost", "retention"): "packs leave the topic before they are read: the updaters are behind by more than the topic's retention",
     ("lost", "reset"): "the topic was made anew, or an election has cut its log: hints that waited there are lost",
-    ("lost", "trimmed"): "reads wait in the stream in too great a number or for too long, so their senders trim it",
+    ("lost", "trimmed"): "too many reads wait in the stream, or reads wait for too long: the senders trim the stream",
 }  # fmt: skip
-"""What to say of each; what is not here is counted only, or told by its queue (`depot_lost`)."""
+"""What is said of each loss. A loss that is not here is counted only, or its queue tells of it (`depot_lost`)."""
 
 
 class Losses:

@@ -116,14 +116,11 @@ def _updater(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[s
 
 def _otherwise(name: str, known: object) -> str:
     """The updater has not taken over the file that was asked about, or it has another one."""
-    there = (
-        f"the key belongs to namespace {known}"
-        if known
-        else "no namespace has this key, so its hints are dropped"
-    )
+    there = f"namespace {known}" if known else "no namespace, so the updater drops its hints"
     return (
-        f"The updater runs with another configuration than this file, which has the key in namespace {name}: there,"
-        f" {there}. `cacheupdater reload` takes the file over, or says what hinders it."
+        "The updater runs with another configuration than this file."
+        f" In the file the key belongs to namespace {name}, in the updater to {there}."
+        " `cacheupdater reload` takes the file over, or says why not."
     )
 
 

@@ -122,7 +122,7 @@ def _lz4(data: memoryview) -> bytes:
 
 
 def _zstd(data: memoryview) -> bytes:
-    """All frames of the batch. A frame that is cut off gives less, and then the records are not as many as the batch says."""
+    """All frames of the batch. A frame that is cut off gives fewer bytes; the batch's number of records then shows the lack."""
     if _unzstd is None:
         raise _missing("zstandard")
     body = _unzstd.stream_reader(data, read_across_frames=True).read(BODY_BYTES_MAX + 1)
@@ -138,9 +138,7 @@ def _library() -> ModuleType:
 
 
 def _missing(package: str) -> Unreadable:
-    return Unreadable(
-        "codec", f"the package {package} is missing, which reads it: pip install 'cacheupdater[kafka]'"
-    )
+    return Unreadable("codec", f"the package {package} is missing: pip install 'cacheupdater[kafka]'")
 
 
 def _too_large() -> Unreadable:

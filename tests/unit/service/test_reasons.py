@@ -61,9 +61,9 @@ def said(*, declared=(), redis=(), updater=(), row=None):
         ({"updater": {"accepting": False}}, "accepts no hints now"),
         (
             {"updater": {"namespace": None, "policy": None}},
-            "there, no namespace has this key, so its hints are dropped. `cacheupdater reload`",
+            "to namespace product, in the updater to no namespace, so the updater drops its hints.",
         ),
-        ({"updater": {"namespace": "stock"}}, "there, the key belongs to namespace stock."),
+        ({"updater": {"namespace": "stock"}}, "to namespace product, in the updater to namespace stock."),
         (
             {
                 "updater": {

@@ -142,9 +142,8 @@ def test_many_owners_of_a_small_budget_never_spend_more_than_it_in_any_window(bu
     rate, burst = budget
     group.share_out([at % 48 for at in range(partitions)], eager=True)
     group.run(60.0 / rate, busy=0.0)  # everybody saves up what it can
-    offered = max(
-        250.0, 4.0 * rate
-    )  # 4 s at the least: within half a second chance decides how many beats are missed
+    # 4 s at the least: within half a second, chance decides how many beats are missed
+    offered = max(250.0, 4.0 * rate)
     group.run(offered / rate)
     assert worst(group.all_spent, rate) <= nearly(rate, burst)
     assert sum(rows for _, rows in group.all_spent) > 0.3 * offered
