@@ -2,7 +2,8 @@
 
 `batches` calls `decompress` for the body of one batch. A body larger than `BODY_BYTES_MAX` is refused after at most that many
 bytes, in any codec and in any number of pieces. gzip stops after that many bytes. Snappy announces its size, which is checked
-first. LZ4 fills a buffer of that size, made once per process, and fails where it ends. Zstandard is read up to that size.
+first. LZ4 and Zstandard fill a buffer of that size, which is made once per process: LZ4 fails where the buffer ends, and
+Zstandard is asked for one byte more.
 aiokafka's own decoders are not used: they expand everything, and loop for ever on a Snappy frame with a negative length.
 
 Zstandard, which our client writes, has a library of its own: `zstandard` keeps a decompressor from batch to batch. cramjam
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import cache
 from typing import TYPE_CHECKING
 
 cramjam: ModuleType | None
@@ -109,26 +111,32 @@ def _snappy_block(block: memoryview, room: int) -> bytes:
 
 
 def _lz4(data: memoryview) -> bytes:
-    global _scratch  # noqa: PLW0603  one per process: a new buffer would cost more than a small batch
-    if _scratch is None:
-        _scratch = bytearray(BODY_BYTES_MAX)
+    scratch = _room()
     try:
-        size = _library().lz4.decompress_into(bytes(data), _scratch)
+        size = _library().lz4.decompress_into(bytes(data), scratch)
     except Exception as e:
         if "whole buffer" in str(e):  # only this text says that there was no room
             raise _too_large() from e
         raise
-    return bytes(memoryview(_scratch)[:size])
+    return bytes(scratch[:size])
 
 
 def _zstd(data: memoryview) -> bytes:
     """All frames of the batch. A frame that is cut off gives fewer bytes; the batch's number of records then shows the lack."""
     if _unzstd is None:
         raise _missing("zstandard")
-    body = _unzstd.stream_reader(data, read_across_frames=True).read(BODY_BYTES_MAX + 1)
-    if len(body) > BODY_BYTES_MAX:
+    scratch = _room()
+    frames = _unzstd.stream_reader(data, read_across_frames=True)
+    size = frames.readinto(scratch)
+    if size == BODY_BYTES_MAX and frames.read(1):
         raise _too_large()
-    return body
+    return bytes(scratch[:size])
+
+
+@cache
+def _room() -> memoryview:
+    """A buffer for the largest body. One per process: a new one for each batch would take longer than a small batch itself."""
+    return memoryview(bytearray(BODY_BYTES_MAX))
 
 
 def _library() -> ModuleType:
@@ -145,6 +153,5 @@ def _too_large() -> Unreadable:
     return Unreadable("too_large", f"more than {BODY_BYTES_MAX >> 20} MiB when it is decompressed")
 
 
-_scratch: bytearray | None = None
 _NAMES = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _DECODERS: Mapping[int, Callable[[memoryview], bytes]] = {1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}
