@@ -100,12 +100,43 @@ class Clock:
         self.now += 7 * seconds
 
 
-def test_the_first_part_lasts_as_long_as_planned_though_the_warm_up_ended_late(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(conductor, "time", clock)
-    follower = SimpleNamespace(since=clock.now, paused=True, said=SimpleQueue())
-    shop = SimpleNamespace(applications=[], reads=list)
-    screen = SimpleNamespace(show=lambda *_, **__: None)
-    stage = SimpleNamespace(updater=Updater(), shop=shop, follower=follower)
-    outcome = Conductor(stage, screen, Keys("")).run(5.0)
+class Screen:
+    """Notes the budget of each frame, and what has happened before it."""
+
+    def __init__(self):
+        self.frames, self.said = [], []
+
+    def show(self, phase, recent, *, budget):
+        self.frames.append((budget, len(self.said)))
+
+    def say(self, text):
+        self.said.append(text)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """A run of five seconds, in which somebody types something at once: its screen and its outcome."""
+
+    def ran(typed):
+        clock, screen = Clock(), Screen()
+        monkeypatch.setattr(conductor, "time", clock)
+        follower = SimpleNamespace(since=clock.now, paused=True, said=SimpleQueue())
+        shop = SimpleNamespace(applications=[], reads=list)
+        stage = SimpleNamespace(updater=Updater(), shop=shop, follower=follower)
+        return screen, Conductor(stage, screen, Keys(typed)).run(5.0)
+
+    return ran
+
+
+def test_the_first_part_lasts_as_long_as_planned_though_the_warm_up_ended_late(run):
+    _, outcome = run("")
     assert outcome.usual.seconds >= 5.0
+
+
+@pytest.mark.parametrize(("typed", "budget"), [("", 30), ("++", 60), ("--", 15)])
+def test_each_frame_after_a_key_shows_the_new_budget_and_the_outcome_counts_with_it(run, typed, budget):
+    screen, outcome = run(typed)
+    assert screen.frames
+    assert {shown for shown, events in screen.frames if events == len(typed)} == {budget}
+    assert outcome.usual.allowed == pytest.approx(budget * outcome.usual.seconds)
+    assert (outcome.budget, outcome.steered) == (max(budget, plan.BUDGET), bool(typed))
