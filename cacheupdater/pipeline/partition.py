@@ -132,6 +132,7 @@ class Partition:
         clock, packs = asyncio.get_running_loop().time, FETCH_PACKS
         while True:
             if self.engine.full:
+                self._telling.held_up()
                 await asyncio.sleep(FULL_PAUSE)
                 continue
             try:
@@ -160,6 +161,7 @@ class Partition:
         held, queue = self.engine.held, self._around.queue
         if not held:
             return await queue.fetch(self._gained.partition, packs)
+        self._telling.held_up()
         with suppress(TimeoutError):
             async with asyncio.timeout(FULL_PAUSE):
                 return await queue.fetch(self._gained.partition, packs, held)

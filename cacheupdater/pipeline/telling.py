@@ -67,6 +67,7 @@ class Telling:
         self._around = around
         self._label = label
         self._quarantined: set[bytes] = set()  # keys that the log has named
+        self._held_up = False  # whether reading has paused since the last look
 
     @property
     def _notices(self) -> Notices:
@@ -85,6 +86,10 @@ class Telling:
     def read(self) -> None:
         """The queue has been read."""
         self._notices.over("fetch_failed", self._label)
+
+    def held_up(self) -> None:
+        """The queue is not read for now, or not for some senders: too much is open."""
+        self._held_up = True
 
     def uncommitted(self, error: CacheUpdaterError) -> None:
         """A commit has failed."""
@@ -250,6 +255,7 @@ class Telling:
         self._around.vitals.counted(totals)
         for (metric, label, reason), amount in totals.items():
             observer.count(metric, amount, label=label, reason=reason)
+        self._tell_full(engine)
         self._name_quarantined(engine)
         self._count_quarantined(engine, now)
         for name, seconds in engine.take_ages():
@@ -266,6 +272,17 @@ class Telling:
         )
         for metric, level in levels:
             observer.level(metric, level, label=self._label)
+
+    def _tell_full(self, engine: Engine) -> None:
+        """A partition at its limit is read and pauses by turns. So the trouble is over only after a second without a pause."""
+        held_up, self._held_up = self._held_up, False
+        if engine.full:
+            self._notices.trouble("full", self._label, _full(engine, "no hint of it is read"))
+        elif senders := len(engine.held):
+            unread = f"no hint of {counted(senders, 'sender')}, who sent most of them, is read"
+            self._notices.trouble("full", self._label, _full(engine, unread))
+        elif not held_up:
+            self._notices.over("full", self._label)
 
     def _name_quarantined(self, engine: Engine) -> None:
         """Names newly quarantined keys at the log's debug level, as far as the configuration lets keys be named."""
@@ -293,5 +310,16 @@ class Telling:
         self._around.quarantining.holds(self._label, {})
         for metric in _OURS:
             self._observer.level(metric, 0, label=self._label)
+        self._notices.over("full", self._label)
         self.read()
         self.committed()
+
+
+def _full(engine: Engine, unread: str) -> str:
+    """What is open, and who is not read for it."""
+    removals = engine.removals_waiting
+    waiting = f" ({removals} of them wait to be removed)" if removals else ""
+    return (
+        f"this partition has {counted(engine.pending, 'open key')}{waiting}, so {unread} before some are done:"
+        " hints come faster than the sources and Redis serve them"
+    )

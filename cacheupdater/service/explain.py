@@ -48,7 +48,7 @@ _EVERYBODYS: frozenset[Event] = frozenset(
 )
 """Troubles that may concern any key, whatever the subject of the trouble."""
 
-_OF_A_PARTITION: frozenset[Event] = frozenset({"fetch_failed", "commit_failed", "batch_skipped"})
+_OF_A_PARTITION: frozenset[Event] = frozenset({"fetch_failed", "commit_failed", "batch_skipped", "full"})
 """Troubles whose subject is a partition; fetch_failed also has no subject, for all partitions."""
 
 _OF_A_SOURCE: frozenset[Event] = frozenset(

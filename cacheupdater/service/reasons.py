@@ -176,7 +176,7 @@ def _barred(updater: Facts) -> Iterator[str]:
             yield f"The key is in quarantine: it has failed by itself again and again ({error}); hints try it again in {left}."
     if updater["absent"]:
         yield "Its row is known to be absent: misses do not ask the source again for a while."
-    if updater["full"]:
+    if updater["full"] and not any(each["event"] == "full" for each in _each(updater["troubles"])):
         yield f"The partition is full: {updater['open']} keys are open, and no hint is read before some are done."
 
 

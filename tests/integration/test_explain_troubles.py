@@ -144,6 +144,36 @@ def test_a_trouble_of_a_namespace_is_told_of_each_of_its_keys_and_of_no_other(up
     assert f": {event}: " not in because(updater, "note:7")
 
 
+# --- more changes than may wait -------------------------------------------------------------------------
+
+
+FLOOD = 24_000  # changes, in two partitions: from 8,000 in one of them on, their sender is not read
+FLOODED = {
+    "key": "flooded:{id:int}",
+    "load": load("plain"),
+    "quota": {"rate": "10/s"},
+    "max_backlog": 100,
+}
+
+
+def test_a_partition_with_too_many_open_keys_is_told_until_it_is_read_again(updaters, server):
+    """Changes beyond the backlog are removals, at the rate of the quota. A larger quota lets them go."""
+    updater = updaters.start(settings(server.url, {"flooded": FLOODED}))
+    with HintPeer(updater.socket) as peer:
+        keys = [b"flooded:%d" % number for number in range(FLOOD)]
+        for some in range(0, len(keys), 1_000):
+            peer.hint(CHANGE, *keys[some : some + 1_000])
+        told(updater, "flooded:1", "full")
+        assert re.search(r"WARNING.*full \d.*no hint of 1 sender", command(updater, "freshness")[1])
+        assert any(each.startswith("full ") for each in updater.troubles)
+        said = json.loads(updater.file.read_text())
+        said["namespaces"]["flooded"]["quota"]["rate"] = "5000/s"
+        updater.file.write_text(json.dumps(said))
+        assert command(updater, "reload")[0] == 0
+        eventually(lambda: ": full: " not in because(updater, "flooded:1"))
+        assert re.search(r"full \d: over after [\d.]+ s", updater.log)
+
+
 # --- an updater without its Redis -----------------------------------------------------------------------
 
 

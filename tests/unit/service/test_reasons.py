@@ -160,6 +160,13 @@ def test_a_key_of_a_namespace_that_is_left_alone_is_promised_no_refresh():
     ]
 
 
+def test_a_full_partition_is_told_once():
+    full = {"event": "full", "subject": "3", "text": "9 open keys", "seconds": 7.0}
+    text = said(updater={"full": True, "open": 9, "troubles": [full]})
+    assert "Trouble for 7.0 s: full: 9 open keys." in text
+    assert "The partition is full" not in text
+
+
 def test_a_sentence_has_one_full_stop():
     refused = {"event": "redis_down", "subject": "", "text": "Connection refused.", "seconds": 3.0}
     assert "Connection refused. " in said(updater={"troubles": [refused]})
