@@ -1,4 +1,5 @@
 """Stock applications adopt cacheupdater, with right and wrong configurations: nothing is lost or broken, the cause is named.
+Then the wrong ones are mended, as their user would do it, and the values that were left alone are refreshed.
 
 Each of three applications (JSON by FastAPI and SQLAlchemy, pickles by Django's RedisCache, hashes) reads 22 products again and
 again while an updater starts beside it. Its readers depend on the form in which it writes, and raise on any other.
@@ -29,8 +30,12 @@ from stock.adoption import (
     explained,
     freshness,
     full,
+    mend,
     modules,
     namespaces,
+    reload,
+    restart,
+    rewrite,
     told,
 )
 
@@ -85,6 +90,7 @@ class Story:
         """Fills the cache as `application` has always done. `meaning` is what a raw value says to its readers."""
         self.application, self.updater, self.meaning = application, updater, meaning
         self.trials = trials
+        self.code = 78  # of `check --connect`
         self.stock = {way: Trial(way, "stock", "full", {}) for way in {each.way for each in trials}}
         application.fill([*self.stock.values(), *(each for each in trials if each.cache == "full")])
         assert application.errors == []
@@ -96,15 +102,40 @@ class Story:
         change("99.25")
         eventually(self.seen)
 
-    def seen(self):
+    def seen(self, price=99.25):
         right = (each for each in self.trials if not each.wrong)
         return all(
-            float((self.application.read(each, CHANGED) or {"price": 0})["price"]) == 99.25 for each in right
+            float((self.application.read(each, CHANGED) or {"price": 0})["price"]) == price for each in right
         )
+
+    def mend(self, change, take_over):
+        """The user knows what is wrong now, and mends the file: all values are refreshed, and no reader finds none meanwhile.
+
+        Returns the trials that are right now and were wrong.
+        """
+        wrong = [each.name for each in self.trials if each.wrong]
+        before = self.updater.log
+        self.trials, self.code = mend(self.updater, self.trials), 0
+        self.kept()
+        take_over(self.updater)
+        self.kept()
+        change("98.50")
+        mended = [each for each in self.trials if each.name in wrong]
+        self.application.live_until(lambda: self.application.refreshed(mended), mended, expiring=False)
+        eventually(lambda: self.kept() and self.seen(98.5))
+        self.log = self.updater.log.removeprefix(before)
+        del self.checked
+        return mended
+
+    def kept(self):
+        """Each product has a value."""
+        for each in self.trials:
+            assert all(self.application.values(each)), f"{each} has lost a value"
+        return True
 
     @cached_property
     def checked(self):
-        return checked(self.updater)
+        return checked(self.updater, code=self.code)
 
     @cached_property
     def freshness(self):
@@ -132,19 +163,36 @@ def _judge_wrong(story, trial):
     [line] = [each for each in updater.messages if each.startswith(f"foreign {trial}: ")]
     assert trial.wrong in line
     assert f"foreign {trial} for " in story.freshness
-    if trial.cache == "full":  # each question costs a tenth of a second
-        said = explained(updater, application.key(trial, 3).decode())
-        assert f"foreign: {line.partition(': ')[2]}" in said
+    said = explained(updater, application.key(trial, 3).decode())
+    assert f"foreign: {line.partition(': ')[2]}" in said
 
 
 def _judge_right(story, trial):
     """All reads as the application wrote it, but for what has changed."""
-    application = story.application
-    theirs, ours = application.values(story.stock[trial.way]), application.values(trial)
+    _judge_values(story, trial)
+    assert story.application.floors(trial)
+    assert not any(f" {trial}: " in each for each in story.updater.messages)
+
+
+def _judge_values(story, trial):
+    theirs, ours = story.application.values(story.stock[trial.way]), story.application.values(trial)
     del theirs[CHANGED - 1], ours[CHANGED - 1]
     assert [*map(story.meaning, ours)] == [*map(story.meaning, theirs)]
-    assert application.floors(trial)
-    assert not any(f" {trial}: " in each for each in story.updater.messages)
+
+
+def judge_mended(story, trial):
+    """The user is told no more, and all is as if the file had been right from the beginning."""
+    assert story.application.errors == []
+    assert story.checked[trial.name][0] == "ok"
+    _judge_values(story, trial)
+    assert not any(f" {trial}: " in each for each in story.updater.troubles)
+    assert "foreign" not in explained(story.updater, story.application.key(trial, 3).decode())
+    lines = [
+        each["message"]
+        for each in map(json.loads, story.log.splitlines())
+        if f"foreign {trial}: " in each["message"]
+    ]
+    assert all(": over after " in each for each in lines), lines
 
 
 def changing(database):
@@ -179,6 +227,8 @@ def test_json_by_fastapi_and_sqlalchemy(database, pg_url, redis_url, plain, adop
         story.live(change)
         for trial in FASTAPI:
             judge(story, trial)
+        for trial in story.mend(change, reload):
+            judge_mended(story, trial)
 
 
 def test_hashes(database, redis_url, plain, adopting):
@@ -198,6 +248,8 @@ def test_hashes(database, redis_url, plain, adopting):
         story.live(change)
         for trial in HASHES:
             judge(story, trial)
+        for trial in story.mend(change, reload):
+            judge_mended(story, trial)
 
 
 @pytest.fixture(scope="module")
@@ -225,53 +277,68 @@ def project(tmp_path_factory, session_redis_url):
 
         with connection.schema_editor() as editor:
             editor.create_model(Product)
+        Product.objects.bulk_create(Product(**row) for row in django_rows())
         yield environment
         connection.close()
 
 
+def django_reads(*what):
+    from django.test import Client
+
+    return Client().get("/" + "/".join(map(str, what))).json()
+
+
+def django_meaning(raw):
+    return pickle.loads(raw) if raw[:1] == b"\x80" else json.loads(raw)
+
+
 def test_pickles_and_json_by_django(project, plain, adopting, monkeypatch):
     from django.core.cache import caches
-    from django.test import Client, override_settings
+    from django.test import override_settings
     from shop.models import Product
     from shop.settings import CACHES
 
-    def read(*what):
-        return Client().get("/" + "/".join(map(str, what))).json()
-
-    def meaning(raw):
-        return pickle.loads(raw) if raw[:1] == b"\x80" else json.loads(raw)
-
-    Product.objects.bulk_create(Product(**row) for row in django_rows())
     updater = adopting(DJANGO, f"sqlite+aiosqlite:///{project['SHOP_DB']}", environment=project)
-    application = Application(read, plain)
-    story = Story(application, DJANGO, updater, meaning)
+    story = Story(Application(django_reads, plain), DJANGO, updater, django_meaning)
     monkeypatch.setenv("CACHEUPDATER_EMIT", updater.emit)
     ours = {name: said | {"BACKEND": "shop.cache.Cache"} for name, said in CACHES.items()}
+
+    def change(price):
+        Product.objects.filter(id=CHANGED).update(price=price)
+
     with override_settings(CACHES=ours):
-        story.live(lambda price: Product.objects.filter(id=CHANGED).update(price=price))
+        story.live(change)
         for trial in DJANGO:
             judge(story, trial)
+        for trial in story.mend(change, restart):
+            judge_mended(story, trial)
         caches.close_all()
 
 
 def test_keys_that_django_names_otherwise(project, plain, adopting, monkeypatch):
-    """The pattern lacks Django's prefix: no hint leaves the application, and people are shown a key."""
+    """The pattern lacks Django's prefix: no hint leaves the application, and people are shown a key. With the prefix, hints leave."""
     from django.core.cache import caches
     from django.test import override_settings
     from shop.settings import CACHES
 
     forgotten = Trial("default", "right", "full", PAGE["default"] | {"key": "default:{id:int}"})
-    updater = adopting([forgotten], environment=project).start()
+    updater = adopting([forgotten], f"sqlite+aiosqlite:///{project['SHOP_DB']}", environment=project).start()
     monkeypatch.setenv("CACHEUPDATER_EMIT", updater.emit)
     ours = {name: said | {"BACKEND": "shop.cache.Cache"} for name, said in CACHES.items()}
     with override_settings(CACHES=ours):
-        keys = [f"{forgotten.way}:{forgotten.shop}:{number}" for number in range(PRODUCTS)]
-        caches["default"].set_many({key: {"name": "chair"} for key in keys})
-        assert set(caches["default"].get_many(keys)) == set(keys)
+        application = Application(django_reads, plain)
+        for _ in range(2):  # misses, then hits
+            application.fill([forgotten])
+        theirs = application.values(forgotten)
+        assert f"such as :1:{forgotten.way}:" in command(updater, "check", "--connect")[1]
+        assert "begins like no pattern" in explained(updater, application.key(forgotten, 3).decode())
+        assert application.floors(forgotten) == []
+        trials = mend(updater, [forgotten])
+        reload(updater)
+        application.live_until(lambda: application.refreshed(trials), trials, expiring=False)
+        assert [*map(django_meaning, application.values(trials[0]))] == [*map(django_meaning, theirs)]
+        assert application.errors == []
         caches.close_all()
-    assert f"such as :1:{forgotten.way}:" in command(updater, "check", "--connect")[1]
-    assert "begins like no pattern" in explained(updater, f":1:{keys[3]}")
-    assert {*map(plain.type, (f":1:{each}" for each in keys))} == {b"string"}
 
 
 def test_hashes_in_another_database(database, redis_url, plain, adopting):
@@ -293,6 +360,12 @@ def test_hashes_in_another_database(database, redis_url, plain, adopting):
         )
         application.fill(trials)
         assert application.values(trials[0]) == theirs
+        assert application.floors(trials[0]) == []
+        rewrite(updater, cache={"url": redis_url})
+        restart(updater)
+        application.live_until(lambda: application.refreshed(trials), trials, expiring=False)
+        eventually(lambda: float(application.read(trials[0], CHANGED)["price"]) == 99.25)
+        assert not any("elsewhere" in each for each in updater.troubles)
         assert application.errors == []
     with redis.Redis.from_url(redis_url.rpartition("/")[0] + "/1") as other:
         other.flushdb()

@@ -129,8 +129,12 @@ class Application:
         numbers = range(1, PRODUCTS + 1)
         return [each for each in numbers if self.plain.exists(floor_name(self.key(trial, each)))]
 
-    def live_until(self, condition, trials):
-        """Readers come, and values expire, until the condition holds."""
+    def refreshed(self, trials):
+        """Whether an updater has written all values."""
+        return all(len(self.floors(each)) == PRODUCTS for each in trials)
+
+    def live_until(self, condition, trials, *, expiring=True):
+        """Readers come, and values expire, until the condition holds. If none expires, every reader must find one."""
         deadline, turn = time.monotonic() + PATIENCE_S, 0
         while not condition():
             assert time.monotonic() < deadline, "the application waits in vain"
@@ -138,9 +142,10 @@ class Application:
             turn += 1
             for trial in trials:
                 gone = 1 + turn % PRODUCTS
-                if gone != CHANGED:
+                if expiring and gone != CHANGED:
                     self.plain.delete(self.key(trial, gone))
                 for number in range(1, PRODUCTS + 1):
+                    assert expiring or self.plain.exists(self.key(trial, number)), f"{trial} {number} is lost"
                     self.read(trial, number)
 
 
@@ -157,10 +162,10 @@ def command(updater, *arguments):
     return code, said.getvalue()
 
 
-def checked(updater):
-    """The results of `check --connect` on values, by namespace: state and text."""
-    code, said = command(updater, "check", "--connect")
-    assert code == 78
+def checked(updater, *, code):
+    """The results of `check --connect` on values, by namespace: state and text. `code` is how the command must end."""
+    ended, said = command(updater, "check", "--connect")
+    assert ended == code, said
     lines = said[said.rindex("CONTACTED") :].splitlines()[1:]
     rows = [re.split(r"  +", line, maxsplit=3) for line in lines]
     return {name: (state, text) for part, name, state, text in rows if part == "values"}
@@ -168,6 +173,30 @@ def checked(updater):
 
 def explained(updater, key):
     return " ".join(json.loads(command(updater, "explain", key, "-o", "json")[1])["because"])
+
+
+def reload(updater):
+    """The updater reads its file now."""
+    assert command(updater, "reload")[0] == 0
+
+
+def restart(updater):
+    """A new process reads the file."""
+    updater.terminate()
+    assert updater.wait() == 0
+    updater.start()
+
+
+def mend(updater, trials):
+    """Writes the right configuration of each namespace into the file. Returns these trials, which have the same keys as before."""
+    mended = [each._replace(says=examples()[each.way], wrong="") for each in trials]
+    rewrite(updater, namespaces=namespaces(mended))
+    return mended
+
+
+def rewrite(updater, **sections):
+    """Replaces these sections of its file."""
+    updater.file.write_text(json.dumps(json.loads(updater.file.read_text()) | sections))
 
 
 def freshness(updater):
