@@ -1,4 +1,7 @@
-"""Observing code never raises: each call of a function of ours is made to fail in turn, and the application never notices."""
+"""Observing code never raises: each call of a function of ours is made to fail in turn, and the application never notices.
+
+`tests/integration/test_guard_cluster.py` does so with the clients of a cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import abc
 import asyncio
 import sys
 import types
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from types import ModuleType
 from typing import Generic, Protocol, TypeVar
 from unittest import mock
@@ -15,54 +16,20 @@ from unittest import mock
 import pytest
 import redis
 import redis.asyncio
+from stories.guarded import all_that_fell
 
 import cacheupdater_client
 from cacheupdater_client import Redis, wrap
-from cacheupdater_client import calls as calls_of_clients
 from cacheupdater_client.asyncio import Redis as AsyncRedis
 from cacheupdater_client.buffer import Buffer
 from cacheupdater_client.guard import faults
 from cacheupdater_client.observe import Emitting
 from cacheupdater_client.sender import Sender
 
-OURS = Path(cacheupdater_client.__file__).parent
-# the fenced calls of `invalidate`: they do not observe, they work, and may say that they failed
-WORKS = {str(OURS / "calls.py"), str(OURS / "protocol" / "fence.py")}
-# What stands in the place of redis-py's own methods, and the guards: an `except` encloses all that they do for themselves.
-DOORS = {
-    "get", "hgetall", "execute_command", "execute", "reset", "pipeline", "invalidate", "_invalidate", "_fenced",
-    "seen", "_observe", "executed", "returned", "interrupted", "came", "length_of", "taken", "done", "failed",
-    "hints", "notes", "forget",
-    "_changed", "fault", "__setattr__",
-}  # fmt: skip
 REPLIES = {
     "GET": b"v", "HGETALL": {}, "MGET": [b"v", None], "SET": True, "EXISTS": 0, "LRANGE": [],
     "EVALSHA": [0, 0], "STRLEN": 3,
 }  # fmt: skip
-
-
-class Planted(Exception):
-    pass
-
-
-class Calls:
-    """Lets the nth call of a function of ours raise; `fell` says whether there was one."""
-
-    def __init__(self, nth):
-        self.left, self.fell = nth, ""
-
-    def __call__(self, frame, event, _):
-        code = frame.f_code
-        if event == "call" and _observes(code):
-            if not self.left:
-                self.left, self.fell = -1, code.co_name
-                raise Planted(code.co_name)
-            self.left -= 1
-
-
-def _observes(code):
-    file = code.co_filename
-    return file.startswith(str(OURS)) and file not in WORKS and code.co_name not in DOORS
 
 
 def answer(_, *words, **__):
@@ -127,21 +94,6 @@ def played(kind, sender):
     return run
 
 
-@contextmanager
-def instrumented(sender):
-    """Within, the hints of redis-py's own clients go to this sender."""
-
-    def hints_for(encoder, *_):
-        return sender.target("memory://nobody", ()).buffer(encoder)
-
-    with mock.patch.object(calls_of_clients, "hints_for", hints_for):
-        cacheupdater_client.instrument()
-        try:
-            yield
-        finally:
-            cacheupdater_client.uninstrument()
-
-
 @pytest.fixture
 def stubbed():
     with (
@@ -155,25 +107,7 @@ def stubbed():
 
 @pytest.mark.parametrize("kind", [Redis, AsyncRedis, redis.Redis, redis.asyncio.Redis])
 def test_no_fault_of_ours_reaches_the_application_whichever_function_has_it(kind, stubbed):
-    expected, fell, nth = None, set(), -1
-    while True:
-        sender = Sender()
-        run, calls, before = played(kind, sender), Calls(nth), faults.count
-        tracer = sys.gettrace()
-        with nullcontext() if issubclass(kind, Emitting) else instrumented(sender):
-            sys.settrace(calls)
-            try:
-                replies = run()
-            finally:
-                sys.settrace(tracer)
-                sender.close(0.1)
-        expected = expected or replies
-        assert replies == expected, calls.fell
-        if nth >= 0 and not calls.fell:
-            break
-        assert (faults.count > before) == bool(calls.fell), calls.fell
-        fell.add(calls.fell)
-        nth += 1
+    fell = all_that_fell(lambda sender: played(kind, sender), ours=issubclass(kind, Emitting))
     assert {"miss", "add", "add_all", "attend", "hurry", "hints_of", "rule_of", "renew"} <= fell
 
 
