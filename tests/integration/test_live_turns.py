@@ -22,6 +22,7 @@ PACKS, PACK = 40, 1_000
 PROBES = 40
 LONGEST_S = 0.1
 USUAL_S, RARE = 0.02, 0.001  # of processor time: one longer turn in a thousand
+SLOW_TRIES = 3  # stories in which a slow machine may show that it keeps the bounds
 # seats in one dict; one more, and it is made anew: 42 MB that nobody has touched, at once
 LARGE = 2**20 * 2 // 3
 ROUNDS = 3  # so often each key is read, about
@@ -107,6 +108,24 @@ def _growths(seats, first):
     return max(0, ceil(log2(seats / first)))
 
 
+def _story(updaters, settings, packs, *, seats):
+    """What the turns of a new updater were, and how much slower than usual the machine was at its beginning or its end."""
+    updater, slow = updaters.start(settings), slowness()
+    _flood(updater.socket, packs, np.random.default_rng(1))
+    eventually(lambda: updater.metric("done_offset") == ROUNDS * packs, within=400.0)
+    kept = "tracked" if seats else "learned"
+    eventually(lambda: updater.metric(kept) >= 0.9 * packs * PACK)  # it is told once a second, or estimated
+    turns, longer = _turns(updater)
+    updater.kill()
+    assert turns > packs
+    return turns, longer, max(slow, slowness())
+
+
+def _kept(turns, longer, usual, longest, *, seats):
+    """Whether few turns were longer than `usual` seconds, and none than `longest` but for growths of a large dict."""
+    return longer[usual] <= max(1.0, RARE * turns) and longer[longest] <= _growths(max(1, seats), LARGE)
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("refresh", "budget"), [({}, "5000/s"), ({"every": "10m"}, "100000/s")], ids=["price", "fixed"]
@@ -118,7 +137,12 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
 
     A dict of seats grows in one piece. At 700,000 that takes 24 to 33 ms of CPU on a quiet machine, and 18 of them go to the first
     touch of new memory: how long the system takes to find that is not ours to bound. So the last growth may be long, but it
-    counts among the rare turns, and no other may take 100 ms. A machine that is slow just now has as much more time.
+    counts among the rare turns, and no other may take 100 ms. `make test` has 20,000 keys and a few hundred turns, of which one
+    may be longer than 20 ms.
+
+    20 and 100 ms are bounds of the metric, and the test judges by these alone. A machine that computes slower than the one where
+    they were found gets more tries. If it keeps them in none, the test judges by the metric's next bounds that allow for its pace.
+    Then it is skipped, so that the report says what was not shown.
     """
     sources = {"main": {"budget": budget}}
     load = {"source": "main", "python": "live.loaders:plain"}
@@ -127,23 +151,20 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
         space["max_backlog"] = 200_000  # more than a partition lets wait before it stops reading
     settings = config(redis_url, sources, {"item": space}, partitions=1)
     del settings["defaults"]
-    updater = updaters.start(settings)
-    packs, slow = amount(20, 1_000), slowness()
-    _flood(updater.socket, packs, np.random.default_rng(1))
-    eventually(lambda: updater.metric("done_offset") == ROUNDS * packs, within=400.0)
-    kept = "tracked" if refresh else "learned"
-    eventually(lambda: updater.metric(kept) >= 0.9 * packs * PACK)  # it is told once a second, or estimated
+    packs, policy = amount(20, 1_000), request.node.callspec.id
+    seats = packs * PACK if refresh else 0
 
-    turns, longer = _turns(updater)
-    slow = max(slow, slowness())
-    usual, longest = (min(each for each in longer if each >= bound * slow) for bound in (USUAL_S, LONGEST_S))
-    policy = request.node.callspec.id
+    for _ in range(SLOW_TRIES):
+        turns, longer, slow = _story(updaters, settings, packs, seats=seats)
+        if _kept(turns, longer, USUAL_S, LONGEST_S, seats=seats):
+            break
+        assert slow > 1.0, longer
     record_property(f"figure: {packs * PACK} keys, {policy}: turns", turns)
-    for bound in (usual, longest):
+    for bound in (USUAL_S, LONGEST_S):
         record_property(
             f"figure: {packs * PACK} keys, {policy}: of these longer than {bound:g} s of CPU", longer[bound]
         )
-    assert turns > packs
-    seats = packs * PACK if refresh else 1
-    assert longer[usual] <= max(1.0, RARE * turns), longer
-    assert longer[longest] <= _growths(seats, LARGE), longer
+    if not _kept(turns, longer, USUAL_S, LONGEST_S, seats=seats):
+        wider = [min(each for each in longer if each >= bound * slow) for bound in (USUAL_S, LONGEST_S)]
+        assert _kept(turns, longer, *wider, seats=seats), longer
+        pytest.skip(f"the machine is {slow:.1f} times slower than usual: judged by {wider} s of CPU")
