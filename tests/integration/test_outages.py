@@ -1,8 +1,9 @@
 """Outages of Redis, the database or the updater, under load, as the application and the cache see them.
 
 Three promises: the client raises what redis-py raises and nothing else; everything recovers by itself; and keys that are read
-afterwards are fresh within hold + 5 s. An outage lasts 3 s in `make test` and 30 s in `make prove`. There the third promise is
-measured: `usual` has just measured how long an ordinary change takes on this machine.
+afterwards are fresh within hold + 5 s. The control of the third is `usual`: how long an ordinary change has just taken on this
+machine. An outage lasts 30 s in `make prove`, and the keys must be fresh in time after that one. In `make test` it lasts 3 s, and
+is repeated if the keys were not fresh in time, for the machine may have stood still: they must be so in one of three tries.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import redis
 from live.database import Database
 from live.updater_process import Updaters, config, eventually
 from servers.postgres import started_postgres
-from suite.pace import Metronome
+from suite.pace import Metronome, soonest
 
 import cacheupdater_client
 from cacheupdater.local.redis_server import RedisServer
@@ -28,6 +29,7 @@ from cacheupdater_client import Redis
 LOAD_S = 1.0  # of reads before an outage
 HOLD_S = 1.0
 BACK_S = 5.0  # after the end of an outage all is as usual
+TRIES = 3  # short outages, one of which must show it
 PATIENCE_S = 60.0  # for what takes a few seconds on a machine with nothing else to do
 ROWS = 100
 KEYS = [f"item:{n}" for n in range(1, ROWS + 1)]
@@ -164,30 +166,34 @@ def usual(updater, redis_server, pg_server):
 
 @pytest.fixture
 def in_time(usual, full_form):
-    """Whether it was fresh soon enough after an outage, on a machine as busy as this one."""
-    return lambda took: took < BACK_S + max(HOLD_S, 2 * usual) or not full_form
+    """Plays an outage, which returns the seconds until all was fresh. Fails if that took too long on a machine as busy as this."""
+    within = BACK_S + max(HOLD_S, usual)  # an ordinary change takes little more than the hold
+    return lambda play: soonest(play, within, tries=1 if full_form else TRIES)
 
 
 def test_redis_is_gone_and_comes_back_empty(
     updater, redis_server, pg_server, outage, in_time, record_property
 ):
     with Load(updater, redis_server.url) as load:
-        redis_server.kill()
-        time.sleep(outage / 2)
-        change_all(pg_server)
-        with pytest.raises(redis.exceptions.ConnectionError):
-            load.ours.client.invalidate(*KEYS)
-        time.sleep(outage / 2)
-        assert updater.page("/livez")[0] == 200
-        eventually(lambda: updater.page("/readyz")[0] == 503, PATIENCE_S)  # it looks every 5 s
 
-        redis_server.start()
-        took = fresh_after(load.ours.client, versions(pg_server), time.monotonic())
+        def gone_and_back():
+            redis_server.kill()
+            time.sleep(outage / 2)
+            change_all(pg_server)
+            with pytest.raises(redis.exceptions.ConnectionError):
+                load.ours.client.invalidate(*KEYS)
+            time.sleep(outage / 2)
+            assert updater.page("/livez")[0] == 200
+            eventually(lambda: updater.page("/readyz")[0] == 503, PATIENCE_S)  # it looks every 5 s
 
+            redis_server.start()
+            took = fresh_after(load.ours.client, versions(pg_server), time.monotonic())
+            eventually(lambda: updater.page("/readyz")[0] == 200, PATIENCE_S)
+            return took
+
+        took = in_time(gone_and_back)
         load.assert_alike()
         assert load.theirs.raised
-        assert in_time(took)
-        eventually(lambda: updater.page("/readyz")[0] == 200, PATIENCE_S)
     record_property("figure: outage, Redis gone: all keys fresh after, s", round(took, 2))
     print(f"fresh {took:.2f} s after the outage; {load.ours.count} reads; raised {load.ours.raised}")
     eventually(lambda: updater.metric("pending") == 0, PATIENCE_S)
@@ -196,19 +202,21 @@ def test_redis_is_gone_and_comes_back_empty(
 
 def test_redis_hangs_and_goes_on(updater, redis_server, pg_server, outage, in_time, record_property):
     with Load(updater, redis_server.url, SOON_S) as load:
-        redis_server.pause()
-        time.sleep(outage / 2)
-        change_all(pg_server)
-        with pytest.raises(redis.exceptions.TimeoutError):
-            load.ours.client.invalidate(*KEYS)
-        time.sleep(outage / 2)
 
-        redis_server.resume()
-        took = fresh_after(load.ours.client, versions(pg_server), time.monotonic())
+        def hung_and_back():
+            redis_server.pause()
+            time.sleep(outage / 2)
+            change_all(pg_server)
+            with pytest.raises(redis.exceptions.TimeoutError):
+                load.ours.client.invalidate(*KEYS)
+            time.sleep(outage / 2)
 
+            redis_server.resume()
+            return fresh_after(load.ours.client, versions(pg_server), time.monotonic())
+
+        took = in_time(hung_and_back)
         load.assert_alike()
         assert load.theirs.raised
-        assert in_time(took)
     record_property("figure: outage, Redis frozen: all keys fresh after, s", round(took, 2))
     print(f"fresh {took:.2f} s after the outage; {load.ours.count} reads; raised {load.ours.raised}")
 
@@ -218,18 +226,20 @@ def test_the_database_is_gone_and_comes_back(
 ):
     failed_before = updater.metric("errors_total", reason="unavailable")
     with Load(updater, redis_server.url) as load:
-        pg_server.stop()
-        time.sleep(outage)
-        assert all(load.ours.client.mget(KEYS))  # what was cached is served
-        assert updater.page("/livez")[0] == 200
 
-        pg_server.start()
-        change_all(pg_server)  # nobody is told: reads alone must find out
-        took = fresh_after(load.ours.client, versions(pg_server), time.monotonic())
+        def gone_and_back():
+            pg_server.stop()
+            time.sleep(outage)
+            assert all(load.ours.client.mget(KEYS))  # what was cached is served
+            assert updater.page("/livez")[0] == 200
 
+            pg_server.start()
+            change_all(pg_server)  # nobody is told: reads alone must find out
+            return fresh_after(load.ours.client, versions(pg_server), time.monotonic())
+
+        took = in_time(gone_and_back)
         load.assert_alike()
         assert load.ours.raised == {}
-        assert in_time(took)
     record_property("figure: outage, database gone: all keys fresh after, s", round(took, 2))
     print(f"fresh {took:.2f} s after the outage; {load.ours.count} reads")
     eventually(lambda: updater.metric("errors_total", reason="unavailable") > failed_before, PATIENCE_S)
@@ -257,23 +267,28 @@ def test_an_updater_that_was_killed_gets_the_hints_of_its_absence(
     def target():
         return cacheupdater_client.stats()["targets"][updater.emit]
 
+    reconnected = []
+
     with Load(updater, redis_server.url) as load:
         dropped_before = target()["dropped"]
-        updater.kill()
-        eventually(lambda: not target()["connected"], PATIENCE_S)
-        change_all(pg_server)
-        load.ours.client.invalidate(*KEYS)
-        eventually(lambda: target()["waiting"] >= ROWS, PATIENCE_S)
-        time.sleep(outage / 2)
 
-        updater.start()
-        healed = time.monotonic()
-        eventually(lambda: target()["connected"], PATIENCE_S)
-        reconnected = time.monotonic() - healed
-        took = fresh_after(load.ours.client, versions(pg_server), healed)
+        def killed_and_back():
+            updater.kill()
+            eventually(lambda: not target()["connected"], PATIENCE_S)
+            change_all(pg_server)
+            load.ours.client.invalidate(*KEYS)
+            eventually(lambda: target()["waiting"] >= ROWS, PATIENCE_S)
+            time.sleep(outage / 2)
+
+            updater.start()
+            healed = time.monotonic()
+            eventually(lambda: target()["connected"], PATIENCE_S)
+            reconnected.append(time.monotonic() - healed)
+            return fresh_after(load.ours.client, versions(pg_server), healed)
+
+        took = in_time(killed_and_back)
         load.assert_alike()
         assert load.ours.raised == {}
-        assert in_time(took)
 
         load.ours.end()
         eventually(lambda: target()["waiting"] == 0, PATIENCE_S)
@@ -283,8 +298,8 @@ def test_an_updater_that_was_killed_gets_the_hints_of_its_absence(
     eventually(
         lambda: updater.metric("hints_total", kind="change") >= ROWS, PATIENCE_S
     )  # reported once a second
-    record_property("figure: outage, updater killed: connected again after, s", round(reconnected, 2))
-    print(f"reconnected {reconnected:.3f} s after ready, fresh after {took:.2f} s; {final}")
+    record_property("figure: outage, updater killed: connected again after, s", round(reconnected[-1], 2))
+    print(f"reconnected {reconnected[-1]:.3f} s after ready, fresh after {took:.2f} s; {final}")
 
 
 def test_an_updater_that_was_away_longer_than_the_buffer_lasts_gets_what_it_holds(updater, redis_server):
