@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 ANSWER_S = 5.0  # an updater that does not answer within this is in trouble
 PATIENT_ANSWER_S = 30.0  # for a reload: loaders are imported, and statements under way end
 _STRANGE = "{} answers, but not as an updater: is it the right address?"
+_TOKENLESS = (
+    "wants a token: let admin.token_file name a file, in this configuration and in the updater's,"
+    " and start the updater again"
+)
+_REFUSED = (
+    "refuses the token in admin.token_file: the file must be the one that the updater names, and"
+    " if the token has changed since the updater started, start the updater again"
+)
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  the address it listens on: the address that reaches it
 
 
@@ -51,9 +59,7 @@ def asked(
         answer = connection.getresponse()
         body = answer.read()
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
-            raise Misconfigured(
-                f"{address} wants a token: admin.token_file must name the file that the updater reads"
-            )
+            raise Misconfigured(f"{address} {_REFUSED if token else _TOKENLESS}")
         if answer.status != http.HTTPStatus.OK:
             raise Unavailable(
                 f"{address} answers {answer.status} {answer.reason}: is it the updater's admin address?"

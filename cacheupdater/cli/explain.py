@@ -126,6 +126,8 @@ def _row(row: Facts) -> str:
 
 
 def _owner(updater: Facts) -> str:
+    if updater["partition"] is None:
+        return "the key's partition is not known before the queue is found"
     return f"partition {updater['partition']} of {updater['partitions']}: {updater['owner'] or 'nobody'}"
 
 

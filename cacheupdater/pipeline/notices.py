@@ -81,9 +81,11 @@ class Notices:
         `keys` were tried in vain, or left alone, this time. The traceback of `error` is logged with the first line.
         """
         now = self._clock()
-        notice = self._known.get((event, subject))
-        if notice is None or self._rests(notice, now):
-            notice = self._begin(event, subject, now)
+        known = self._known.get((event, subject))
+        begins = known is None or self._rests(known, now)
+        notice = self._begin(event, subject, now) if known is None or begins else known
+        notice.times, notice.keys, notice.text = notice.times + 1, notice.keys + keys, text
+        if begins:
             self._say(_level(event), notice, text, state="begins", error=error)
         else:
             notice.restless |= notice.ended is not None
@@ -92,9 +94,6 @@ class Notices:
                 first, end, rest = text.partition("\n")
                 said = f"{first} ({_lasts(notice, now)}){end}{rest}"
                 self._say(_level(event), notice, said, state="lasts")
-        notice.times += 1
-        notice.keys += keys
-        notice.text = text
 
     def over(self, event: Event, subject: str, cost: str = "") -> None:
         """The trouble has ended. Nothing is logged if it did not stand. `cost` is a clause that says what it cost."""
@@ -190,5 +189,6 @@ def _without_text(error: BaseException) -> BaseException:
 
 
 def _lasts(notice: Notice, now: float) -> str:
-    often = f"{notice.times + 1} times"
-    return f"for {now - notice.began:.0f} s, {often}" + (", comes and goes" if notice.restless else "")
+    return f"for {now - notice.began:.0f} s, {notice.times} times" + (
+        ", comes and goes" if notice.restless else ""
+    )

@@ -112,8 +112,8 @@ class Market:
 
     @property
     def unneeded(self) -> float:
-        """What was not worth spending, lately, per second."""
-        return self._unneeded
+        """What was not worth spending, lately, per second. It is a mean: the budget may have been larger a moment ago."""
+        return min(self._unneeded, self.source.bucket.rate)
 
     @property
     def depth(self) -> float:

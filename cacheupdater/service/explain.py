@@ -79,9 +79,10 @@ class Explainer:
     async def page(self, key: bytes) -> dict[str, object]:
         """Everything that is known here about the key, for JSON."""
         now = asyncio.get_running_loop().time()
-        number = wire.partition_of(key, self._door.partitions)
+        # a queue that was not found yet has no partitions
+        number = wire.partition_of(key, self._door.partitions) if self._door.partitions else None
         namespace = self._namespace(key)
-        ours = self._partitions.get(number)
+        ours = None if number is None else self._partitions.get(number)
         return {
             "version": __version__,
             "namespace": namespace.name if namespace else None,
@@ -105,9 +106,9 @@ class Explainer:
         found = self._around.keyspace.resolve(key)
         return found if found and found.pattern.takes(key) else None
 
-    async def _owner(self, partition: int) -> str | None:
+    async def _owner(self, partition: int | None) -> str | None:
         try:
-            return await self._door.owner(partition)
+            return None if partition is None else await self._door.owner(partition)
         except CacheUpdaterError as e:
             return f"unknown: {e}"
 
@@ -140,13 +141,13 @@ class Explainer:
         return last._asdict() | {"at": now - last.at} if last else None
 
     def _policy(
-        self, namespace: Namespace | None, partition: int, key: bytes, now: float
+        self, namespace: Namespace | None, partition: int | None, key: bytes, now: float
     ) -> dict[str, object] | None:
         if namespace is None:
             return None
         if namespace.terms is None:
             return {"name": "fixed", "every": namespace.every}
-        policy = self._pricing.policies.get(partition)
+        policy = None if partition is None else self._pricing.policies.get(partition)
         known = view(policy, key, now) if isinstance(policy, Price) else None
         return {"name": "price", "known": None if known is None else known._asdict()}
 
@@ -155,7 +156,7 @@ class Explainer:
         name = namespace.name if namespace else ""
         return next((each for each in self._feeds if name in cast("Sequence[str]", each["namespaces"])), None)
 
-    def _troubles(self, namespace: Namespace | None, partition: int) -> list[dict[str, object]]:
+    def _troubles(self, namespace: Namespace | None, partition: int | None) -> list[dict[str, object]]:
         """The standing troubles that may concern a key of this namespace and partition."""
         return [
             each

@@ -34,7 +34,7 @@ def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | N
     else:
         stays = bool(foreign) or bool(updater.get("left_alone"))
         said += _updater(declared, updater, left_alone=stays and declared["foreign"] == "keep")
-    said += _redis(redis)
+    said += _redis(redis, asked=_refreshes_a_miss(updater))
     return said or ["Nothing stands in the way: the next hint of this key leads to a refresh."]
 
 
@@ -156,6 +156,8 @@ def _was_left_alone(updater: Facts) -> bool:
 
 def _elsewhere(updater: Facts) -> Iterator[str]:
     owner = updater["owner"]
+    if updater["partition"] is None:
+        return  # the queue was not found yet: nobody knows the key's partition
     if owner is None:
         yield f"No updater has partition {updater['partition']}, to which the key belongs."
     else:
@@ -215,11 +217,19 @@ def _unasked(declared: Facts, updater: Facts) -> Iterator[str]:
         yield "A load is worth its row: the policy asks for it at the next hint or tick, as the budget allows."
 
 
-def _redis(redis: Facts) -> Iterator[str]:
+def _refreshes_a_miss(updater: Facts | None) -> bool:
+    """Whether the updater loads the key for its next miss, as far as is known."""
+    return updater is None or not (_some(updater.get("quarantined")) or updater.get("absent"))
+
+
+def _redis(redis: Facts, *, asked: bool) -> Iterator[str]:
+    """`asked`: a miss asks for a refresh."""
     if "error" in redis:
         yield f"{redis['error']}"
     elif redis["type"] == "none":
-        yield "Redis has no value: the next read is a miss, which asks for a refresh first."
+        yield "Redis has no value" + (
+            ": the next read is a miss, which asks for a refresh first." if asked else "."
+        )
     elif redis["age"] is None:
         yield "No floor stands beside the value: no updater has written it lately, or it is not ours."
     if redis.get("type") not in {None, "none"} and redis.get("ttl") is None:

@@ -18,12 +18,13 @@ from cacheupdater_client.protocol.fence import is_beside
 from cacheupdater_client.protocol.streams import is_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from cacheupdater.adapters.glance_redis import Glance
     from cacheupdater.config.queues import QueueConfig
     from cacheupdater_client.protocol.patterns import Pattern
 
+_WHOSE = "does cache.url name the application's?"
 SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan may meet none of them early
 
 
@@ -68,17 +69,24 @@ class Search:
                 " does the application put a prefix before its keys?"
             )
         if self._elsewhere is None:  # it is the same for all namespaces
-            self._elsewhere = await self._databases()
+            self._elsewhere = await self._databases(self._is_the_applications)
         ours, others = self._elsewhere
         if not others:
             near = await self._near(pattern.prefix)
             return f"no key begins like {prefix} yet, so nothing was compared{near}"
-        numbers = ", ".join(map(str, others))
-        which = f"database {numbers} has" if len(others) == 1 else f"databases {numbers} have"
-        return (
-            f"no key begins like {prefix} in database {ours}, and {which} keys:"
-            " does cache.url name the application's?"
-        )
+        return f"no key begins like {prefix} in database {ours}, and {_have(others)} keys: {_WHOSE}"
+
+    async def others_like(self, pattern: Pattern) -> str:
+        """Which other databases of the server have keys with this beginning, in words; empty if none.
+
+        Where all values are ours, the application's may be there: an updater fills the database that its file names.
+        """
+        prefix = pattern.prefix
+        try:
+            _, others = await self._databases(lambda key: key.startswith(prefix))
+        except Unavailable:
+            return ""
+        return f"{_have(others)} keys that begin like {_word(prefix)}, too: {_WHOSE}" if others else ""
 
     async def _first(self, prefix: bytes) -> bytes | None:
         """A key that begins with this prefix; if there is none, a key that holds it."""
@@ -109,20 +117,25 @@ class Search:
                         return key
         return None
 
-    async def _databases(self) -> tuple[int, Sequence[int]]:
-        """The number of our database, and of those others in which an application's key is found in time."""
+    async def _databases(self, wanted: Callable[[bytes], bool]) -> tuple[int, Sequence[int]]:
+        """The number of our database, and of those others in which a wanted key is found in time."""
         used: list[int] = []
         ours, others = await self._glance.databases()
         with suppress(TimeoutError, Unavailable):
             async with asyncio.timeout(SEARCH_S):
                 for each in others:
-                    used += [each] if await self._glance.holds(each, self._is_the_applications) else []
+                    used += [each] if await self._glance.holds(each, wanted) else []
         return ours, used
 
     def _is_the_applications(self, key: bytes) -> bool:
         """Not a floor, not a record of fleets and feeds, not a stream of hints."""
         ours = is_beside(key) or key.startswith(PREFIX.encode())
         return not (ours or (self._stream is not None and is_key_of(self._stream, key)))
+
+
+def _have(databases: Sequence[int]) -> str:
+    numbers = ", ".join(map(str, databases))
+    return f"database {numbers} has" if len(databases) == 1 else f"databases {numbers} have"
 
 
 def _word(key: bytes) -> str:

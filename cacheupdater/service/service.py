@@ -92,13 +92,25 @@ class Service:
                 first, door, stack=stack, observer=self._metrics, feeding=feeding
             )
             await self._answer(stack, lambda: self._conditions(door, stop), turnover)
-            if await _unless(stop, door.find()):
+            if await _unless(stop, self._found(door, turnover)):
                 pricing.limits = self._fitting(pricing.limits, door.partitions)
                 await first.components.beyond(
                     pricing, turnover.supervisor.wake_all, partitions=door.partitions
                 )
                 await self._work(door, turnover, feeding=feeding, ready=ready, stop=stop)
         return 0
+
+    async def _found(self, door: Door, turnover: Turnover) -> int:
+        """Waits for the queue. Meanwhile `/readyz` and the metrics name what is missing, and nothing else."""
+        around = turnover.now.around
+        works = self._probe(around.writer, around.redis_clock), self._watch(door, turnover)
+        beside = [asyncio.ensure_future(each) for each in works]
+        try:
+            return await door.find()
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
     def _fitting(self, usual: Limits, partitions: int) -> Limits:
         """The limits of tables that fit into this container's memory."""

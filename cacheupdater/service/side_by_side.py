@@ -83,6 +83,10 @@ async def _one(namespace: NamespaceSection, components: Components, search: Sear
         return [Compared(namespace.name, "note", await search.astray(namespace.pattern))]
     pairs = [Pair(key, each, rows.get(key)) for key, each in found.items()]
     said = _compared(namespace, recipe, pairs)
+    if all(each.found.wrote for each in pairs) and (others := await search.others_like(namespace.pattern)):
+        said.append(
+            Compared(namespace.name, "note", f"updaters have written all of these values, and {others}")
+        )
     if eternal := await search.eternal([each.key for each in pairs if each.found.wrote is None]):
         said.append(Compared(namespace.name, "note", lacking.an_end(eternal, len(found), recipe.ttl)))
     return said
@@ -107,10 +111,9 @@ async def _rows(
 def _compared(namespace: NamespaceSection, recipe: Recipe, pairs: Sequence[Pair]) -> list[Compared]:
     """A line for each way in which values differ, and one for those that are alike."""
     name, among = namespace.name, len(pairs)
-    sights = [seen_of(recipe, each.found, each.row).sight for each in pairs]
-    foreign = [each for each, sight in zip(pairs, sights, strict=True) if sight is Sight.FOREIGN]
-    ours = [each for each, sight in zip(pairs, sights, strict=True) if sight is Sight.OWN]
-    blank = [each for each, sight in zip(pairs, sights, strict=True) if sight is Sight.BLANK]
+    seen = [(seen_of(recipe, each.found, each.row).sight, each) for each in pairs]
+    foreign = [each for sight, each in seen if sight is Sight.FOREIGN]
+    ours = [each for sight, each in seen if sight is Sight.OWN]
     changed = [each for each in ours if likened(recipe, each.found, each.row).sight is Sight.FOREIGN]
     said = [_foreign(namespace, recipe, foreign, among)] if foreign else []
     said += [_changed(namespace, recipe, changed, among)] if changed else []
@@ -119,15 +122,19 @@ def _compared(namespace: NamespaceSection, recipe: Recipe, pairs: Sequence[Pair]
         return said or [Compared(name, "ok", alike)]
     rowless = [
         each.key
-        for each in blank
-        if each.row is None and not kinds.says_nothing(recipe.form, each.found.value)
+        for sight, each in seen
+        if each.row is None
+        and sight is not Sight.FOREIGN
+        and not kinds.says_nothing(recipe.form, each.found.value)
     ]
     if without := lacking.rows(rowless, among):
         said.append(Compared(name, *without))
     if nulls := lacking.fields(recipe, [(each.found.value, each.row) for each in pairs]):
         said.append(Compared(name, "wrong", nulls))
-    alike = f"{among - len(blank)} existing values are like what would be written"
-    return said if said or len(blank) == among else [Compared(name, "ok", alike)]
+    similar = sum(sight is not Sight.BLANK and each.row is not None for sight, each in seen)
+    if said or not similar:
+        return said
+    return [Compared(name, "ok", f"{similar} existing values are like what would be written")]
 
 
 def _foreign(namespace: NamespaceSection, recipe: Recipe, foreign: Sequence[Pair], among: int) -> Compared:

@@ -423,6 +423,7 @@ def valued(rows):
     return [(state, what) for state, what in _of_product(rows) if ETERNAL not in what]
 
 
+ALIKE = "{} existing values are like what would be written"
 ETERNAL = "existing values never expire, and would get a ttl of "
 
 
@@ -462,9 +463,52 @@ def test_values_of_ours_whose_rows_have_changed_or_grown_are_like_what_would_be_
         database.execute("INSERT INTO products VALUES (7, 'armchair'), (8, NULL)")
         written_by_us(client, b"product:7", b'{"id":7,"name":"chair"}')
         written_by_us(client, b"product:8", b'{"id":8,"name":"table"}')
-        written_by_us(client, b"product:9", b'{"id":9,"name":"sold"}')
         code, rows = check(product=product)
-    assert (code, valued(rows)) == (0, [("ok", "3 existing values are like what would be written")])
+    assert (code, valued(rows)) == (0, [("ok", ALIKE.format(2))])
+
+
+def test_a_value_of_ours_whose_row_is_gone_is_noted(check, redis_url, pg_url):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (7, 'armchair')")
+        written_by_us(client, b"product:7", b'{"id":7,"name":"chair"}')
+        written_by_us(client, b"product:9", b'{"id":9,"name":"sold"}')
+        code, rows = check()
+    [(state, what)] = valued(rows)
+    assert (code, state) == (0, "note")
+    assert what.startswith("1 of 2 existing values have no row and would be removed, such as product:9")
+
+
+@pytest.mark.parametrize("theirs", [0, 1])
+def test_values_of_ours_without_any_row_are_for_a_person(check, redis_url, theirs):
+    """An updater has written them, and the file names another database now."""
+    with redis.Redis.from_url(redis_url) as client:
+        for number in range(1, 4):
+            written_by_us(client, b"product:%d" % number, b'{"id":%d,"name":"chair"}' % number)
+        for number in range(theirs):
+            client.set(f"product:{9 + number}", b'{"id":9,"name":"bed"}')
+        code, rows = check()
+    [(state, what)] = [each for each in valued(rows) if "no row" in each[1]]
+    assert (code, state) == (78, "wrong")
+    among = 3 + theirs
+    assert what.startswith(f"{among} of {among} existing values have no row and would be removed")
+
+
+def test_values_of_ours_in_a_database_that_is_not_the_applications_are_noted(
+    check, redis_url, pg_url, second
+):
+    """The updater has run with the wrong database for a while, and finds its own values there."""
+    with Database(pg_url) as database, redis.Redis.from_url(second) as client:
+        database.execute("INSERT INTO products VALUES (7, 'chair')")
+        written_by_us(client, b"product:7", b'{"id":7,"name":"chair"}')
+        assert valued(check(cache=second)[1]) == [("ok", ALIKE.format(1))]
+        with redis.Redis.from_url(redis_url) as theirs:
+            theirs.set("product:9", b"theirs")
+            code, rows = check(cache=second)
+    wrong = (
+        "updaters have written all of these values, and database 0 has keys that begin like product:, too:"
+        " does cache.url name the application's?"
+    )
+    assert (code, valued(rows)) == (0, [("ok", ALIKE.format(1)), ("note", wrong)])
 
 
 def test_values_of_ours_and_of_the_application_are_told_apart(check, redis_url, pg_url):

@@ -278,6 +278,20 @@ def test_a_queue_that_goes_away_and_comes_back_empty(both, streams):
         told(each, "note:7", "depot_lost")
 
 
+def test_a_queue_that_is_not_there_when_the_updater_starts(updaters, server):
+    """Redis is there: `/readyz` misses the queue, and nothing else."""
+    updater = updaters.make(sharing(server, "kafka://127.0.0.1:1/hints?group=hints"))
+    updater.launch()
+
+    def conditions():
+        return json.loads(updater.page("/readyz")[1])["conditions"]
+
+    eventually(lambda: because(updater, "note:7").startswith("The updater accepts no hints now"), WITHIN_S)
+    eventually(lambda: conditions() == {"queue": False, "cache": True, "accepting": True}, WITHIN_S)
+    told(updater, "note:7", "queue_missing")
+    assert "the key's partition is not known" in command(updater, "explain", "note:7")[1]
+
+
 @pytest.mark.prove
 def test_a_worker_that_ends_again_and_again(updaters, server, tmp_path):
     """Nobody gets the partitions of a killed worker before its session ends. Until then, their keys have no owner."""

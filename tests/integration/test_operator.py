@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from types import SimpleNamespace
 
 import pytest
 from group.rows import PATTERN, SQL, VALUE, Rows
@@ -159,6 +160,10 @@ def listed(updater, *arguments):
     return json.loads(said)["keys"]
 
 
+def tokenless(updater):
+    return {"listen": f"127.0.0.1:{updater.port}"}
+
+
 def part(plain, number):
     return json.loads(plain.get(f"part:{number}") or "{}").get("part")
 
@@ -185,6 +190,13 @@ def test_a_poisoned_row_is_listed_with_its_error_and_retried_after_mending(
         assert updater.page("/quarantine")[0] == 401
         assert updater.page("/configuration")[0] == updater.page("/configuration/same")[0] == 401
         assert command(updater, "reload", "--dry-run")[:2] == (0, "no change\n")
+        token.write_text(TOKEN[::-1])
+        assert "refuses the token in admin.token_file" in command(updater, "quarantine", "list")[2]
+        token.write_text(TOKEN)
+        plainly = tmp_path / "tokenless.yaml"
+        plainly.write_text(json.dumps(json.loads(updater.file.read_text()) | {"admin": tokenless(updater)}))
+        tells = command(SimpleNamespace(file=plainly), "quarantine", "list")[2]
+        assert "wants a token: let admin.token_file name a file" in tells
         assert plain.mget("part:7", "part:8") == [None, None]
 
         database.execute("UPDATE parts SET divisor = 2 WHERE id IN (7, 8)")

@@ -40,6 +40,7 @@ def test_a_trouble_that_lasts_is_said_again_once_a_minute(notices, clock, caplog
         clock[0] += REPEAT_S / 2
     assert len(caplog.messages) == 3
     assert "for 60 s, 3 times" in caplog.messages[1]
+    assert caplog.records[1].times == 3
 
 
 def test_the_end_of_what_never_began_says_nothing(notices, caplog):

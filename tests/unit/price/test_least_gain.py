@@ -131,3 +131,6 @@ def test_budget_that_was_not_worth_spending_is_told():
 
     assert 0.5 * 500.0 < some.desk.market.unneeded < 500.0
     assert none.desk.market.unneeded < 0.2
+
+    some.desk.market.source.bucket.change(5.0, 5.0, now=some.now)
+    assert some.desk.market.unneeded == 5.0, "never more than the budget, which was cut just now"

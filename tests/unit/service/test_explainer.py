@@ -28,7 +28,7 @@ async def troubles(*standing):
     return [(each["event"], each["subject"]) for each in (await page(*standing))["troubles"]]
 
 
-async def page(*standing, feeds=(), key=b"product:7"):
+async def page(*standing, feeds=(), key=b"product:7", partitions=1):
     told = [{"event": event, "subject": subject} for event, subject in standing]
     around = SimpleNamespace(
         keyspace=SimpleNamespace(resolve=lambda _key: NAMESPACE),
@@ -42,7 +42,7 @@ async def page(*standing, feeds=(), key=b"product:7"):
     async def nobody(_partition):
         return None
 
-    door = SimpleNamespace(partitions=1, open_now=True, owner=nobody)
+    door = SimpleNamespace(partitions=partitions, open_now=True, owner=nobody)
     explainer = Explainer(door, around, SimpleNamespace(policies={}), partitions={}, feeds=feeds)
     return await explainer.page(key)
 
@@ -56,6 +56,12 @@ async def test_a_key_that_does_not_fit_its_pattern_has_no_policy_and_no_trouble_
         assert told["policy"] is None
         assert told["namespace"] is None
         assert told["troubles"] == []
+
+
+async def test_before_the_queue_is_found_nobody_knows_the_partition_and_the_troubles_are_told():
+    told = await page(("queue_missing", ""), ("fetch_failed", "0"), partitions=0)
+    assert (told["partition"], told["owner"], told["ours"]) == (None, None, False)
+    assert [each["event"] for each in told["troubles"]] == ["queue_missing"]
 
 
 async def test_it_is_told_how_old_a_value_may_get_while_its_source_fails():

@@ -160,6 +160,21 @@ def test_a_key_of_a_namespace_that_is_left_alone_is_promised_no_refresh():
     ]
 
 
+def test_before_the_queue_is_found_no_owner_is_missed():
+    missing = {"event": "queue_missing", "subject": "", "text": "no topic hints", "seconds": 3.0}
+    updater = {"accepting": False, "ours": False, "owner": None, "partition": None, "troubles": [missing]}
+    text = said(updater=updater)
+    assert "accepts no hints now" in text
+    assert "queue_missing: no topic hints." in text
+    assert "No updater has partition" not in text
+
+
+@pytest.mark.parametrize("barred", [{"quarantined": BARRED}, {"absent": True}], ids=["quarantined", "absent"])
+def test_a_missing_value_of_a_barred_key_is_promised_no_refresh(barred):
+    text = said(redis={"type": "none", "reads_as": None, "ttl": None}, updater=barred)
+    assert text.endswith("Redis has no value.")
+
+
 def test_a_full_partition_is_told_once():
     full = {"event": "full", "subject": "3", "text": "9 open keys", "seconds": 7.0}
     text = said(updater={"full": True, "open": 9, "troubles": [full]})
