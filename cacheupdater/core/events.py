@@ -90,7 +90,7 @@ EVENTS: Mapping[str, str] = {
     "dropped": "hints of namespaces of this source are dropped though nothing fails: the budget or a quota does not pay for all that is asked, or its loads take too long for its connections",
     "rejected": "packs, frames or connections are refused; the subject is the reason, as in `intake_rejected_total`",
     "lost": "packs leave the queue before an updater reads them; the subject is the reason, as in `lost_packs_total`",
-    "full": "so many keys of this partition are open that no hint of it is read before some are done, or none of those who sent most of these; the subject is the partition",
+    "full": "too many keys of this partition are open: until some are done, its hints are not read, or not the hints of those who sent most of them; the subject is the partition",
     "late": "reads are reported more than a minute after they were made, and are dropped: the queue has a backlog, or the senders could not send. Changes are never dropped for this",
     "clock_off": "a client's clock is more than 5 s off ours, so the age of its hints is uncertain",
     "feed_down": "the changes that this source tells cannot be read; they wait there, and old values are found by policy and ttl only",

@@ -189,6 +189,5 @@ def _without_text(error: BaseException) -> BaseException:
 
 
 def _lasts(notice: Notice, now: float) -> str:
-    return f"for {now - notice.began:.0f} s, {notice.times} times" + (
-        ", comes and goes" if notice.restless else ""
-    )
+    often = f"{notice.times} times"
+    return f"for {now - notice.began:.0f} s, {often}" + (", comes and goes" if notice.restless else "")
