@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -85,6 +87,8 @@ class GroupConsumer:
             connection = broker.connection(address)
         except (OSError, ValueError) as e:
             raise Misconfigured(f"{address}: {masking.foreign(str(e))}") from e
+        # a member's name begins with it, and people look for the pod of that name
+        connection["client_id"] = f"{broker.CLIENT_ID}-{socket.gethostname()}-{os.getpid()}"
         self._consumer = AIOKafkaConsumer(group_id=group, **how, **connection)
 
     # --- life -------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +26,7 @@ from aiokafka.record.util import calc_crc32c
 from brokers.world import KafkaWorld
 
 from cacheupdater.adapters.queue_kafka import KafkaQueue, batches, inboxes, settings, unpacking
+from cacheupdater.adapters.topic_kafka.owners import owner_of
 from cacheupdater.errors import Misconfigured, Stuck, Unavailable
 from cacheupdater.kafka_group import settings as of_group
 from cacheupdater.local import kafka_topics
@@ -160,6 +163,12 @@ async def test_joined_tells_whether_the_partitions_are_shared_out(world):
     await until(lambda: len(owner.gained) == 3)
     await world.queue.close()
     assert not world.queue.joined
+
+
+async def test_a_member_is_called_by_its_host_and_process(world, owner):
+    address = broker.parse(f"kafka://{world.servers}/{world.topic}")
+    name = await owner_of(address, world.group, 0)
+    assert f"cacheupdater-{socket.gethostname()}-{os.getpid()}-" in name
 
 
 async def test_packs_that_retention_removed_are_counted_and_the_rest_is_read(world, monkeypatch):
