@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import redis
 import redis.asyncio
-from stories.guarded import DOORS, DOORS_OF_CLUSTERS, all_that_fell
+from stories.guarded import DOORS, DOORS_OF_CLUSTERS, all_that_fell, play, play_later
 
 from cacheupdater_client import wrap
 from cacheupdater_client.observe import Emitting
@@ -21,34 +21,17 @@ PROGRAM = [
     ("get", "k"), ("get", "x" * 300), ("hgetall", "h"), ("mget_nonatomic", ["k", "y", "z"]), ("mset_nonatomic", {"k": "v", "y": "w"}),
     ("exists", "k", "z"), ("lrange", "l", 0, 1), ("invalidate", "a", "b", "c"), ("delete", "y", "z"),
 ]  # fmt: skip
-QUEUED = [("get", "k"), ("set", "p", 1), ("exists", "k"), ("unlink", "p"), ("hgetall", "h"), ("delete", "p")]
-TOGETHER = [("get", "{t}a"), ("set", "{t}b", 1), ("delete", "{t}b")]
-
-
-def play(client):
-    replies = [getattr(client, name)(*args) for name, *args in PROGRAM if hasattr(client, name)]
-    for commands, transaction in ((QUEUED, False), (TOGETHER, True)):
-        pipe = client.pipeline(transaction=transaction)
-        for name, *args in commands:
-            getattr(pipe, name)(*args)
-        replies.append(pipe.execute())
-        pipe.reset()
-    return replies
-
-
-async def play_later(client):
-    replies = [await getattr(client, name)(*args) for name, *args in PROGRAM if hasattr(client, name)]
-    for commands, transaction in ((QUEUED, False), (TOGETHER, True)):
-        pipe = client.pipeline(transaction=transaction)
-        for name, *args in commands:
-            queued = getattr(pipe, name)(*args)
-            if asyncio.iscoroutine(queued):
-                await queued
-        if not transaction:
-            pipe.mset_nonatomic({"k": "v"})
-        replies.append(await pipe.execute())
-        await pipe.reset()
-    return replies
+COMMANDS = [
+    ("get", "k"),
+    ("set", "p", 1),
+    ("exists", "k"),
+    ("unlink", "p"),
+    ("hgetall", "h"),
+    ("delete", "p"),
+]
+QUEUED = COMMANDS, False
+LATER = [*COMMANDS, ("mset_nonatomic", {"k": "v"})], False
+TOGETHER = [("get", "{t}a"), ("set", "{t}b", 1), ("delete", "{t}b")], True
 
 
 @pytest.fixture
@@ -75,7 +58,7 @@ def test_no_fault_of_ours_reaches_an_application_with_a_cluster(kind, start):
         plain.set("k", "v")
         client = KINDS[kind](plain)
         fell = all_that_fell(
-            lambda sender: partial(play, emitting(client, sender)),
+            lambda sender: partial(play, emitting(client, sender), PROGRAM, QUEUED, TOGETHER),
             ours=isinstance(client, Emitting),
             doors=DOORS | DOORS_OF_CLUSTERS,
         )
@@ -89,7 +72,7 @@ def test_no_fault_of_ours_reaches_an_asyncio_application_with_a_cluster(kind, st
 
         def ready(sender):
             emitting(client, sender)
-            return lambda: runner.run(play_later(client))
+            return lambda: runner.run(play_later(client, PROGRAM, LATER, TOGETHER))
 
         try:
             fell = all_that_fell(ready, ours=isinstance(client, Emitting), doors=DOORS | DOORS_OF_CLUSTERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -66,6 +67,32 @@ def instrumented(sender):
             yield
         finally:
             cacheupdater_client.uninstrument()
+
+
+def play(client, program, *pipelines):
+    """The replies to these commands, and to those of each pipeline: (commands, whether it is a transaction)."""
+    replies = [getattr(client, name)(*args) for name, *args in program if hasattr(client, name)]
+    for commands, transaction in pipelines:
+        pipe = client.pipeline(transaction=transaction)
+        for name, *args in commands:
+            getattr(pipe, name)(*args)
+        replies.append(pipe.execute())
+        pipe.reset()
+    return replies
+
+
+async def play_later(client, program, *pipelines):
+    """The same with an asyncio client. Some clients await a command of a pipeline, too."""
+    replies = [await getattr(client, name)(*args) for name, *args in program if hasattr(client, name)]
+    for commands, transaction in pipelines:
+        pipe = client.pipeline(transaction=transaction)
+        for name, *args in commands:
+            queued = getattr(pipe, name)(*args)
+            if asyncio.iscoroutine(queued):
+                await queued
+        replies.append(await pipe.execute())
+        await pipe.reset()
+    return replies
 
 
 def all_that_fell(ready, *, ours, doors=DOORS):

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 import redis
 import redis.asyncio
-from stories.guarded import all_that_fell
+from stories.guarded import all_that_fell, play, play_later
 
 import cacheupdater_client
 from cacheupdater_client import Redis, wrap
@@ -54,26 +54,7 @@ PROGRAM = [
 ]  # fmt: skip
 
 
-def play(client):
-    replies = [getattr(client, name)(*args) for name, *args in PROGRAM if hasattr(client, name)]
-    pipe = client.pipeline()
-    for name, *args in PROGRAM[:8]:
-        if name != "invalidate":
-            getattr(pipe, name)(*args)
-    replies.append(pipe.execute())
-    pipe.reset()
-    return replies
-
-
-async def play_later(client):
-    replies = [await getattr(client, name)(*args) for name, *args in PROGRAM if hasattr(client, name)]
-    pipe = client.pipeline()
-    for name, *args in PROGRAM[:8]:
-        if name != "invalidate":
-            getattr(pipe, name)(*args)
-    replies.append(await pipe.execute())
-    await pipe.reset()
-    return replies
+QUEUED = [each for each in PROGRAM[:8] if each[0] != "invalidate"], True
 
 
 def played(kind, sender):
@@ -82,12 +63,12 @@ def played(kind, sender):
     if isinstance(client, Emitting):
         client.emit_to(sender.target("memory://nobody", ()).buffer(client.get_encoder()))
     if isinstance(client, redis.Redis):
-        return lambda: play(client)
+        return lambda: play(client, PROGRAM, QUEUED)
     loop = asyncio.new_event_loop()
 
     def run():
         try:
-            return loop.run_until_complete(play_later(client))
+            return loop.run_until_complete(play_later(client, PROGRAM, QUEUED))
         finally:
             loop.close()
 
