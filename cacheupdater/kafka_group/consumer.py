@@ -87,7 +87,7 @@ class GroupConsumer:
             connection = broker.connection(address)
         except (OSError, ValueError) as e:
             raise Misconfigured(f"{address}: {masking.foreign(str(e))}") from e
-        # a member's name begins with it, and people look for the pod of that name
+        # a member's name begins with its client id, and people look for the pod of that name
         connection["client_id"] = f"{broker.CLIENT_ID}-{socket.gethostname()}-{os.getpid()}"
         self._consumer = AIOKafkaConsumer(group_id=group, **how, **connection)
 
