@@ -91,6 +91,33 @@ def test_smaller_unit_overtakes_one_that_does_not_fit():
     assert desk.pick(6) == [keys(6, 10)], "and then it is cut, for nothing else is there"
 
 
+def test_unit_is_cut_so_that_no_row_is_left_unused():
+    desk = Desk()
+    for first in (0, 1_000, 2_000):
+        desk.put(keys(120, first))
+
+    assert desk.pick(200) == [keys(120), keys(80, 1_000)]
+    assert desk.pick(200) == [keys(40, 1_080), keys(120, 2_000)]
+
+
+def test_no_unit_is_cut_for_a_few_rows():
+    desk = Desk()
+    desk.put(keys(190))
+    desk.put(keys(40, 1_000))
+
+    assert desk.pick(200) == [keys(190)]
+    assert desk.pick(200) == [keys(40, 1_000)]
+
+
+def test_unit_of_keys_that_go_alone_is_not_cut_for_others():
+    desk = Desk()
+    desk.put(keys(4))
+    desk.put(keys(4, 10), alone=True)
+
+    assert desk.pick(6) == [keys(4)]
+    assert desk.pick(6) == [keys(4, 10)]
+
+
 def test_part_of_a_failed_unit_goes_alone():
     desk = Desk()
     desk.put(keys(2), alone=True)
