@@ -142,4 +142,4 @@ def _without(hints: Hints, done: Collection[bytes]) -> Hints:
         return hints._replace(tokens=())
     at = [place for place, key in enumerate(hints.keys) if key not in done]
     counts = [hints.counts[place] for place in at] if hints.counts else ()
-    return hints._replace(keys=[hints.keys[place] for place in at], counts=counts, tokens=())
+    return hints._replace(keys=[hints.keys[place] for place in at], counts=counts, tokens=(), counted=0)

@@ -24,7 +24,7 @@ LABELS = tuple(kind.name.lower() for kind in Kind)  # by the kind's number
 def count_hints(pack: Hints, keyspace: Keyspace[Namespace], tally: Tally) -> None:
     """Adds these hints, repeated ones included."""
     keys, counts = pack.keys, pack.counts
-    tally.add("hints", sum(counts) or len(keys), LABELS[pack.kind])
+    tally.add("hints", pack.reads, LABELS[pack.kind])
     if not keys:
         return
     at = pack.offset * _STRIDE % len(keys)

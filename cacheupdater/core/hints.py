@@ -49,6 +49,12 @@ class Hints(NamedTuple):
     ] = ()  # of touches: by which load their reader has filled each key; of misses: when it looked, before it waits; of
     # changes that a feed told: when each was committed; or empty
     clients: int = 1  # for so many the peer stood when it sent this
+    counted: int = 0  # the sum of `counts`, if somebody knows it already: to add up a pack takes 4 ns a key
+
+    @property
+    def reads(self) -> int:
+        """How often its keys were hinted, all together."""
+        return self.counted or sum(self.counts) or len(self.keys)
 
     @property
     def asks(self) -> Mapping[bytes, int]:
@@ -62,5 +68,5 @@ class Hints(NamedTuple):
         kept = [(key, count) for key, count in zip(self.keys, often, strict=True) if key not in keys]
         counts = tuple(count for _, count in kept)
         tokens = [token for key, token in zip(self.keys, self.tokens, strict=False) if key not in keys]
-        left = self._replace(keys=[key for key, _ in kept], counts=counts, tokens=tokens)
+        left = self._replace(keys=[key for key, _ in kept], counts=counts, tokens=tokens, counted=0)
         return left, sum(often) - sum(counts)

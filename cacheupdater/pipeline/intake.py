@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.hints import Hints, Kind, believable
+from cacheupdater.core.hints import READS_MAX, Hints, Kind, believable
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.engine import Engine
     from cacheupdater.ports import Message, Observer
 
-    Hear: TypeAlias = Callable[[Kind, Sequence[bytes], Sequence[int]], None]
+    Hear: TypeAlias = Callable[[Hints], None]
     Late: TypeAlias = Callable[[Kind, wire.Pack], bool]
 
 _KINDS = (Kind.TOUCH, Kind.MISS, Kind.CHANGE)
@@ -63,7 +63,15 @@ def _decoded(
             if late is not None and late(kind, pack):
                 engine.skip(message.offset, now)
                 continue
-            counts = believable(pack.counts, message.clients)
+            hints = _hints(message, kind, pack)
             if hear is not None:
-                hear(kind, pack.keys, counts)
-            yield Hints(message.offset, kind, pack.keys, counts, message.peer, pack.tokens, message.clients)
+                hear(hints)
+            yield hints
+
+
+def _hints(message: Message, kind: Kind, pack: wire.Pack) -> Hints:
+    counts: Sequence[int] = pack.counts
+    reads = sum(counts)
+    if reads > READS_MAX * message.clients:
+        counts, reads = believable(counts, message.clients), 0
+    return Hints(message.offset, kind, pack.keys, counts, message.peer, pack.tokens, message.clients, reads)

@@ -24,6 +24,7 @@ from cacheupdater.pipeline.naming import named
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cacheupdater.core.hints import Hints
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.naming import LogKeys
@@ -76,16 +77,16 @@ class Looking:
         """The namespaces are others from now on."""
         self._keyspace = keyspace
 
-    def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
-        """Called for every pack of hints, so it does little."""
-        reads = sum(counts) if counts else len(keys)
+    def hear(self, hints: Hints) -> None:
+        """Called for every pack, so it does little."""
+        reads = hints.reads
         self._reads += reads
         if reads < self._left or not self._may:
             self._left = max(0.0, self._left - reads)
             return
         self._left = self._step
         self._may -= 1
-        self._due.append((kind, self._drawn(keys, counts, self._random() * reads)))
+        self._due.append((hints.kind, self._drawn(hints.keys, hints.counts, self._random() * reads)))
         self._woken.set()
 
     def tick(self) -> None:

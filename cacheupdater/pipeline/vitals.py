@@ -20,7 +20,7 @@ from cacheupdater.pipeline.whereabouts import Whereabouts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cacheupdater.core.hints import Kind
+    from cacheupdater.core.hints import Hints
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.metrics import Metric
     from cacheupdater.core.namespace import Namespace
@@ -78,11 +78,11 @@ class Vitals:
         self._namespaces = list(keyspace.values)
         self._sources = list(dict.fromkeys(each.source for each in self._namespaces))
 
-    def hear(self, kind: Kind, keys: Sequence[bytes], counts: Sequence[int]) -> None:
-        """Called for every pack of hints."""
+    def hear(self, hints: Hints) -> None:
+        """Called for every pack."""
         self._hinted = True
-        self.looking.hear(kind, keys, counts)
-        self.whereabouts.hear(kind, keys)
+        self.looking.hear(hints)
+        self.whereabouts.hear(hints.kind, hints.keys)
 
     async def run(self, writer: Writer) -> None:
         """Runs until cancelled."""

@@ -9,7 +9,7 @@ from stories.shell import in_virtual_time
 from cacheupdater import masking
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.namespace import Namespace
 from cacheupdater.pipeline.looking import LOOKS_A_SECOND
@@ -63,7 +63,7 @@ class Process:
         looking = asyncio.ensure_future(self.vitals.run(redis))
         for second in range(seconds):
             for _ in range(10):
-                self.vitals.hear(Kind.TOUCH, keys, counts)
+                self.vitals.hear(Hints(0, Kind.TOUCH, keys, counts))
                 await asyncio.sleep(0.1)
             self.now = float(second + 1)
             self.vitals.tick(asyncio.get_running_loop().time(), sources={}, clients=1)
@@ -129,14 +129,14 @@ def test_clients_that_never_send_a_hint_are_said_until_one_comes(caplog):
     process.live(5)
     assert process.standing == {"no_hint"}
     assert "do their keys begin with product:?" in caplog.messages[0]
-    process.vitals.hear(Kind.TOUCH, [b"product:1"], ())
+    process.vitals.hear(Hints(0, Kind.TOUCH, [b"product:1"], ()))
     process.live(int(QUIET_S) + 1)
     assert process.standing == set()
 
 
 def test_an_application_that_has_paused_is_not_told_of():
     process = Process()
-    process.vitals.hear(Kind.TOUCH, [b"product:1"], ())
+    process.vitals.hear(Hints(0, Kind.TOUCH, [b"product:1"], ()))
     process.live(1000)
     assert process.standing == set()
 
@@ -238,7 +238,7 @@ async def test_all_reads_are_looked_at_evenly_where_there_are_many_packs():
     looking = asyncio.ensure_future(process.vitals.looking.run(redis))
     for _ in range(10):
         for _ in range(1000):
-            process.vitals.looking.hear(Kind.TOUCH, [b"product:1"], [])
+            process.vitals.looking.hear(Hints(0, Kind.TOUCH, [b"product:1"], ()))
             await asyncio.sleep(0.001)
         process.vitals.looking.tick()
     looking.cancel()
