@@ -47,7 +47,7 @@ class Event(Enum):
     MISS_ABSENT = "miss of a row known to be absent"
     CHANGE = "change"
     STARTED = "tokens taken"
-    FINISHED = "written, unchanged, duplicate, braked or foreign"
+    FINISHED = "written, adopted, unchanged, duplicate, braked or foreign"
     FAILED = "refused, too old, undecided, error, evicted"
     QUARANTINED = "failed by itself for the last time"
     DROPPED = "dropped"

@@ -176,12 +176,14 @@ class MemoryRedis:
         if value is None:
             self.delete(key)
             return fence.WRITTEN
-        if date is None or not isinstance(value, bytes):
-            self.set(key, value, ttl_ms)
-            return fence.UNCHANGED if old == value else fence.WRITTEN
-        self.set(key, dated(value, date), ttl_ms)
-        same = isinstance(old, bytes) and payload_of(old) == payload_of(value)
-        return fence.UNCHANGED if same else fence.WRITTEN
+        same = old == value
+        if date is not None and isinstance(value, bytes):
+            same = isinstance(old, bytes) and payload_of(old) == payload_of(value)
+            value = dated(value, date)
+        self.set(key, value, ttl_ms)
+        if same:
+            return fence.UNCHANGED
+        return fence.WRITTEN if old is None or _is_ours(self.floor(key)) else fence.ADOPTED
 
     def _is_stepped(self, floor: int) -> bool:
         return floor // 1000 > self.now_us() + CLOCK_STEP_S * _SECOND_US
@@ -247,8 +249,14 @@ class MemoryRedis:
         self.set_floor(key, stamp, max(ttl_ms, hold_off_ms + 2 * LOAD_AGE_S * 1000))
 
 
+def _is_ours(floor: int | None) -> bool:
+    """Whether a load of ours wrote the value beside this floor, or a change has left the value in its place."""
+    return floor is not None and (fence.is_of_load(floor) or floor % 1000 == fence.OUTDATED_FORM)
+
+
 _ANSWERS: dict[Outcome, Answer] = {
     fence.WRITTEN: answers.WRITTEN,
+    fence.ADOPTED: answers.ADOPTED,
     fence.UNCHANGED: answers.UNCHANGED,
     fence.DUPLICATE: answers.DUPLICATE,
     fence.TOO_OLD: answers.TOO_OLD,

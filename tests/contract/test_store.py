@@ -19,7 +19,15 @@ from cacheupdater_client.cache.fake import AwaitedStore, FakeStore, _Kept
 from cacheupdater_client.cache.steps import Entry
 from cacheupdater_client.cache.store import Store
 from cacheupdater_client.protocol import fence
-from cacheupdater_client.protocol.fence import DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Refused
+from cacheupdater_client.protocol.fence import (
+    ADOPTED,
+    DUPLICATE,
+    FOREIGN,
+    TOO_OLD,
+    UNCHANGED,
+    WRITTEN,
+    Refused,
+)
 from cacheupdater_client.protocol.lease import Grace, State
 
 ME, OTHER = "me", "other"
@@ -283,6 +291,22 @@ async def test_a_fill_of_the_same_bytes_is_unchanged(world):
     await fill(world, first.token, b"p:1", b"1")
     second = await look(world, b"p:1", value_ms=0)
     assert await fill(world, second.token, b"p:1", b"1") == UNCHANGED
+
+
+async def test_a_fill_over_a_value_of_somebody_else_adopts_it_once(world):
+    world.set(b"p:1", b" 1")
+    for value, answer in (b"1", ADOPTED), (b"1", UNCHANGED), (b"2", WRITTEN):
+        seen = await look(world, b"p:1", value_ms=0)
+        assert await fill(world, seen.token, b"p:1", value) == answer
+    assert world.lease(b"p:1") is None
+
+
+async def test_a_fill_over_a_value_that_a_change_has_outdated_is_written_whoever_made_it(world):
+    world.set(b"p:1", b"1")
+    for value, answer in (b"2", WRITTEN), (b"2", UNCHANGED):
+        await world.store.outdate(b"p:1", 5_000)
+        seen = await look(world, b"p:1", value_ms=0)
+        assert await fill(world, seen.token, b"p:1", value) == answer
 
 
 async def test_a_fill_of_another_age_is_too_old(world):

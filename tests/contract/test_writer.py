@@ -11,7 +11,7 @@ from servers.redis_places import worlds
 from suite.pace import left_ms
 
 from cacheupdater.adapters.writer_redis import writer_for
-from cacheupdater.core.answers import DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
+from cacheupdater.core.answers import ADOPTED, DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.ports import Entry
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
 from cacheupdater_client.protocol.fence import SCRIPT_BYTES_MAX, floor_name
@@ -60,6 +60,9 @@ class Real:
     async def floor_ttl_ms(self, key):
         return await self.client.pttl(floor_name(key))
 
+    async def set_floor(self, key, floor):
+        await self.client.set(floor_name(key), floor, px=HOUR_MS)
+
     async def type_is_other(self, key):
         return await self.client.type(key) == b"list"
 
@@ -97,6 +100,9 @@ class Memory:
 
     async def floor_ttl_ms(self, key):
         return self.server.floor_ttl_ms(key)
+
+    async def set_floor(self, key, floor):
+        self.server.set_floor(key, floor, HOUR_MS)
 
     async def type_is_other(self, key):
         return isinstance(self.server.get(key), Other)
@@ -204,10 +210,9 @@ async def test_write_leaves_a_value_of_another_type_and_serves_the_neighbours(ca
 
 async def test_write_replaces_a_value_of_another_type_when_told_to(cache, writer):
     await cache.set_other(b"k")
-    for value in {b"f": b"1"}, b"v":
-        assert await writer.write(await writer.token(), [Entry(b"k", value, HOUR_MS)], replace=True) == [
-            WRITTEN
-        ]
+    for value, answer in ({b"f": b"1"}, ADOPTED), (b"v", WRITTEN):
+        entry = Entry(b"k", value, HOUR_MS)
+        assert await writer.write(await writer.token(), [entry], replace=True) == [answer]
     assert await cache.get(b"k") == b"v"
 
 
@@ -218,10 +223,10 @@ async def test_write_and_removal_leave_what_is_foreign_and_serve_the_neighbours(
     await cache.set(b"theirs", PICKLE)
     await cache.set(b"hash", {b"f": b"1"})
     await cache.set(b"mine", b"{}")
-    for value in b'{"id":7}', None:
+    for value, answer in (b'{"id":7}', ADOPTED), (None, WRITTEN):
         entries = [Entry(key, value, HOUR_MS) for key in (b"theirs", b"hash", b"mine")]
         answers = await writer.write(await writer.token(), entries, form="json")
-        assert answers == [FOREIGN, FOREIGN, WRITTEN]
+        assert answers == [FOREIGN, FOREIGN, answer]
     keys = [b"theirs", b"mine", b"hash", *(b"k%d" % number for number in range(150)), b"theirs"]
     said = await writer.invalidate(keys, dict.fromkeys(keys, "json"))
     assert [key for key, answer in zip(keys, said, strict=True) if answer == FOREIGN] == [
@@ -262,8 +267,87 @@ async def test_a_foreign_value_has_no_age_although_a_load_has_left_a_floor_besid
 async def test_write_replaces_what_is_foreign_when_told_to(cache, writer):
     await cache.set(b"k", PICKLE)
     entry = Entry(b"k", b"{}", HOUR_MS)
-    assert await writer.write(await writer.token(), [entry], form="json", replace=True) == [WRITTEN]
+    assert await writer.write(await writer.token(), [entry], form="json", replace=True) == [ADOPTED]
     assert await cache.get(b"k") == b"{}"
+
+
+THEIRS, OURS = b'{"id": 7, "price": 8.90}', b'{"price":8.9,"id":7}'  # one row in two spellings
+DATED = b'{"ct": 0, "v": 2}|'
+
+
+@pytest.mark.parametrize(
+    ("form", "theirs", "ours", "next_row"),
+    [
+        ("json", THEIRS, OURS, b"{}"),
+        ("msgpack", b"\x82\xa1a\x01\xa1b\x02", b"\x82\xa1b\x02\xa1a\x01", b"\x80"),
+        ("string", b"8.90", b"8.9", b"9"),
+        ("type", b"8.90", b"8.9", b"9"),
+        ("pickle", PICKLE, PICKLE.replace(b"\x94", b""), b"7"),
+        ("hash", {b"price": b"8.90"}, {b"price": b"8.9"}, {b"price": b"9"}),
+        ("type", {b"price": b"8.90"}, {b"price": b"8.9"}, {b"price": b"9"}),
+        ("dogpile-json", DATED + THEIRS, DATED + OURS, DATED + b"{}"),
+    ],
+)
+async def test_first_write_over_a_value_of_somebody_else_adopts_it(
+    cache, writer, form, theirs, ours, next_row
+):
+    """Whether the row had changed or is only spelled otherwise, nobody knows. The next change is a change."""
+    await cache.set(b"k", theirs)
+    for value, answer in (ours, ADOPTED), (ours, UNCHANGED), (next_row, WRITTEN):
+        assert await writer.write(await writer.token(), [Entry(b"k", value, HOUR_MS)], form=form) == [answer]
+
+
+async def test_adopting_happens_once_whoever_loads_and_however_often_a_token_writes(cache, writer):
+    other = cache.writer()
+    await cache.set(b"k", THEIRS)
+    first, second = await writer.token([b"k"]), await other.token([b"k"])
+    entry, later = Entry(b"k", OURS, HOUR_MS), Entry(b"k", b"{}", HOUR_MS)
+    assert await writer.write(first, [entry], form="json") == [ADOPTED]
+    assert await writer.write(first, [entry], form="json") == [DUPLICATE]
+    assert await other.write(second, [later], form="json") == [WRITTEN]
+    await other.close()
+
+
+async def test_first_write_of_the_bytes_that_are_there_is_unchanged_and_without_a_value_written(
+    cache, writer
+):
+    await cache.set(b"same", OURS)
+    entries = [Entry(b"same", OURS, HOUR_MS), Entry(b"missing", OURS, HOUR_MS)]
+    assert await writer.write(await writer.token(), entries, form="json") == [UNCHANGED, WRITTEN]
+
+
+async def test_removal_of_a_value_without_a_row_is_written_whoever_made_the_value(cache, writer):
+    """The row is gone, so a reader of the value had an old one: no spelling explains that."""
+    await cache.set(b"k", THEIRS)
+    assert await writer.write(await writer.token(), [Entry(b"k", None, HOUR_MS)], form="json") == [WRITTEN]
+
+
+async def test_value_that_came_after_a_change_or_an_absent_row_is_adopted(cache, writer):
+    await writer.invalidate([b"changed"])
+    await writer.write(await writer.token(), [Entry(b"absent", None, HOUR_MS)], form="json")
+    keys = [b"changed", b"absent"]
+    for key in keys:
+        await cache.set(key, THEIRS)
+    entries = [Entry(key, OURS, HOUR_MS) for key in keys]
+    assert await writer.write(await writer.token(), entries, form="json") == [ADOPTED] * 2
+
+
+@pytest.mark.parametrize(
+    ("ending", "answer"),
+    [
+        *((ending, WRITTEN) for ending in (0, 1, 2, 3, 4, 6, 7, 8, 9)),  # a load that found a row
+        *((ending, ADOPTED) for ending in (5, 996, 997, 999)),
+        (998, WRITTEN),  # the value is the one that an announced change has left in its place
+    ],
+)
+async def test_whose_value_it_was_is_told_by_the_ending_of_its_floor(cache, writer, ending, answer):
+    await cache.set(b"k", THEIRS)
+    await cache.set_floor(b"k", await writer.token() - 10**9 + ending)
+    assert await writer.write(await writer.token(), [Entry(b"k", OURS, HOUR_MS)], form="json") == [answer]
+    await cache.set(b"h", {b"price": b"8.90"})
+    await cache.set_floor(b"h", await writer.token() - 10**9 + ending)
+    entry = Entry(b"h", {b"price": b"8.9"}, HOUR_MS)
+    assert await writer.write(await writer.token(), [entry], form="hash") == [answer]
 
 
 async def test_write_replaces_what_we_wrote_in_another_encoding(cache, writer):
@@ -303,7 +387,7 @@ async def test_look_brings_no_value_that_is_larger_than_any_that_we_write(cache,
 
 async def test_write_replaces_all_fields_of_a_hash(cache, writer):
     await cache.set(b"k", {b"gone": b"1", b"kept": b"1"})
-    assert await writer.write(await writer.token(), [Entry(b"k", {b"kept": b"2"}, HOUR_MS)]) == [WRITTEN]
+    assert await writer.write(await writer.token(), [Entry(b"k", {b"kept": b"2"}, HOUR_MS)]) == [ADOPTED]
     assert await cache.get(b"k") == {b"kept": b"2"}
     assert await writer.write(await writer.token(), [Entry(b"k", {}, HOUR_MS)]) == [WRITTEN]
     assert await cache.get(b"k") is None

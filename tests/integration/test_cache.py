@@ -200,6 +200,18 @@ async def test_a_value_older_than_fresh_within_is_loaded_again_and_waited_for(ca
     assert (counts.hits, counts.misses, counts.refilled, counts.loads) == (2, 1, 1, 2)
 
 
+async def test_a_value_that_the_application_wrote_before_is_replaced_by_a_load_that_counts_as_a_fill(
+    caches, shop, plain
+):
+    product = caches.value(shop.product)
+    await product(7)
+    plain.delete(fence.floor_name(b"product:7"))
+    plain.set(b"product:7", b" " + plain.get(b"product:7"))  # as another library would spell it
+    assert await product(7, fresh_within="10m") == BOOK
+    counts = product.value.counts
+    assert (counts.fills, counts.unfilled, counts.loads) == (2, 0, 2)
+
+
 async def test_fresh_within_must_be_a_duration(caches, shop):
     with pytest.raises(ValueError, match="fresh_within must be a duration such as"):
         await caches.value(shop.product)(7, fresh_within="soon")

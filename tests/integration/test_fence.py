@@ -12,6 +12,7 @@ from servers.fence_calls import commit, floor, invalidate, load_scripts, set_flo
 from cacheupdater.local.redis_server import RedisServer
 from cacheupdater_client.protocol import fence
 from cacheupdater_client.protocol.fence import (
+    ADOPTED,
     DUPLICATE,
     FOREIGN,
     REMOVED,
@@ -197,7 +198,8 @@ def test_value_of_another_type_stays_and_its_neighbours_are_written(r, value):
 @pytest.mark.parametrize("value", [b"v", {b"f": b"1"}, None])
 def test_value_of_another_type_gives_way_when_the_caller_says_so(r, value):
     r.rpush(b"list", b"item")
-    assert commit(r, token(r), (b"list", value, 5_000), replace=True) == [WRITTEN]
+    answer = WRITTEN if value is None else ADOPTED
+    assert commit(r, token(r), (b"list", value, 5_000), replace=True) == [answer]
     assert r.type(b"list") == {bytes: b"string", dict: b"hash", type(None): b"none"}[type(value)]
 
 
@@ -314,7 +316,7 @@ def test_out_of_memory_does_not_stop_removals(r):
 
 def test_hash_is_replaced_whole_and_found_unchanged(r):
     r.hset(b"h", mapping={b"gone": b"1", b"kept": b"1"})
-    assert commit(r, token(r), (b"h", {b"kept": b"2", b"new": b""}, 50_000)) == [WRITTEN]
+    assert commit(r, token(r), (b"h", {b"kept": b"2", b"new": b""}, 50_000)) == [ADOPTED]
     assert r.hgetall(b"h") == {b"kept": b"2", b"new": b""}
     assert 40_000 < r.pttl(b"h") <= 50_000
     assert commit(r, token(r), (b"h", {b"new": b"", b"kept": b"2"}, 90_000)) == [UNCHANGED]

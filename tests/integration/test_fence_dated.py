@@ -13,7 +13,7 @@ from servers.fence_calls import commit, floor, load_scripts, token
 
 from cacheupdater.testing.memory_redis import MemoryRedis
 from cacheupdater_client.protocol.dogpile import encoder, payload_of
-from cacheupdater_client.protocol.fence import FOREIGN, UNCHANGED, WRITTEN
+from cacheupdater_client.protocol.fence import ADOPTED, FOREIGN, UNCHANGED, WRITTEN
 
 PAYLOADS = {"dogpile": pickle.dumps, "dogpile-json": lambda value: json.dumps(value).encode()}
 ROW, OTHER = {"id": 7, "name": "a|b"}, {"id": 7, "name": "|"}
@@ -73,7 +73,7 @@ def test_a_value_of_somebody_else_stays_unless_the_file_says_replace(r, form):
     r.hset(b"k", b"f", b"1")
     for _ in range(2):
         assert commit(r, token(r), entry(form, ROW), form=form) == [FOREIGN]
-        assert commit(r, token(r), entry(form, ROW), form=form, replace=True) == [WRITTEN]
+        assert commit(r, token(r), entry(form, ROW), form=form, replace=True) == [ADOPTED]
         r.set(b"k", b"a text")
 
 

@@ -18,7 +18,7 @@ from suite.pace import left_ms
 from cacheupdater.testing.memory_redis import MemoryRedis
 from cacheupdater_client.protocol import fence, lease
 from cacheupdater_client.protocol.dogpile import payload_of
-from cacheupdater_client.protocol.fence import FOREIGN, REMOVED, UNCHANGED, WRITTEN, Refused
+from cacheupdater_client.protocol.fence import ADOPTED, FOREIGN, REMOVED, UNCHANGED, WRITTEN, Refused
 
 PICKLES = [pickle.dumps({"id": 7}, protocol) for protocol in range(6)]
 JSON = [
@@ -155,7 +155,8 @@ def test_what_reads_in_the_form_is_replaced_and_removed(r, form, values):
                 if floored:
                     commit(r, token(r), (b"k", written(form), 5_000), form=form)
                 r.set(b"k", value)
-                same = [UNCHANGED] if is_same(value, entry[1]) else [WRITTEN]
+                answer = WRITTEN if floored or entry[1] is None else ADOPTED
+                same = [UNCHANGED] if is_same(value, entry[1]) else [answer]
                 assert commit(r, token(r), entry, form=form) == same, value
         r.set(b"k", value)
         assert invalidate(r, b"k", forms={b"k": form}) == [REMOVED], value
@@ -163,10 +164,11 @@ def test_what_reads_in_the_form_is_replaced_and_removed(r, form, values):
 
 def test_every_string_reads_as_a_string_and_every_hash_as_a_hash(r):
     for value in (*PICKLES, b"", b"text"):
+        r.flushdb()
         r.set(b"k", value)
-        assert commit(r, token(r), (b"k", b"v", 5_000), form="string") == [WRITTEN]
+        assert commit(r, token(r), (b"k", b"v", 5_000), form="string") == [ADOPTED]
         r.hset(b"h", mapping={b"theirs": value})
-        assert commit(r, token(r), (b"h", {b"f": b"1"}, 5_000), form="hash") == [WRITTEN]
+        assert commit(r, token(r), (b"h", {b"f": b"1"}, 5_000), form="hash") == [ADOPTED]
 
 
 @pytest.mark.parametrize("form", ["string", "hash", *ALL])
@@ -227,8 +229,10 @@ def test_what_we_wrote_is_ours_after_a_change_of_the_encoding(r, before, after):
 def test_foreign_gives_way_when_the_configuration_says_replace(r):
     for value in written("json"), None:
         for foreign in PICKLES:
+            r.flushdb()
             r.set(b"k", foreign)
-            assert commit(r, token(r), (b"k", value, 5_000), form="json", replace=True) == [WRITTEN]
+            answer = WRITTEN if value is None else ADOPTED
+            assert commit(r, token(r), (b"k", value, 5_000), form="json", replace=True) == [answer]
 
 
 def test_application_removes_whatever_is_there(r):
@@ -292,7 +296,7 @@ def test_a_value_is_removed_again_once_its_row_was_found_or_a_change_was_announc
         assert last == [FOREIGN]
 
     dispute()
-    assert commit(r, token(r), row, form="json") == [WRITTEN]
+    assert commit(r, token(r), row, form="json") == [ADOPTED]
     assert commit(r, token(r), absent, form="json") == [WRITTEN]
     assert r.get(b"k") is None
     dispute()

@@ -24,6 +24,7 @@ _ANSWERS: dict[fence.Outcome, Answer] = {
     fence.UNCHANGED: answers.UNCHANGED,
     fence.DUPLICATE: answers.DUPLICATE,
     fence.UNSOUND: answers.UNSOUND,
+    fence.ADOPTED: answers.ADOPTED,
     fence.TOO_OLD: answers.TOO_OLD,
     fence.FOREIGN: answers.FOREIGN,
 }

@@ -155,14 +155,17 @@ class FakeStore:
             return fence.DUPLICATE
         if floor > stamp:
             return fence.Refused(floor)
-        same = self.get(entry.key) == entry.value
+        old = self.get(entry.key)
         ttl_s = declared.ttl_ms / _MS
         if entry.value is None:
             self._values.pop(entry.key, None)
         else:
             self.set(entry.key, entry.value, ttl_s)
         self._raise_floor(entry.key, stamp, _FLOOR_LIFE_S if absent else max(ttl_s, _FLOOR_LIFE_S))
-        return fence.UNCHANGED if same and not absent else fence.WRITTEN
+        if old is not None and old == entry.value:
+            return fence.UNCHANGED
+        ours = _is_of_load(floor) or floor % _MS == fence.OUTDATED_FORM
+        return fence.WRITTEN if absent or old is None or ours else fence.ADOPTED
 
     def _of(self, kept: dict[bytes, _Kept], key: bytes) -> bytes | None:
         found = kept.get(key)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 RESTS_MAX = 2  # leases of others that a reader waits for; then it loads, whoever holds the lease
 JOINS_MAX = 3  # flights of others that a reader boards; then it reads on its own
 
-_LANDED = frozenset({fence.WRITTEN, fence.UNCHANGED, fence.DUPLICATE, fence.UNSOUND})
+_LANDED = frozenset({fence.WRITTEN, fence.ADOPTED, fence.UNCHANGED, fence.DUPLICATE, fence.UNSOUND})
 
 
 class Entry(NamedTuple):

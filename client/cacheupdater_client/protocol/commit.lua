@@ -3,8 +3,8 @@
 --       then per key: s -> ttl ms, value | h -> ttl ms, 2 * fields, field, value, ... | a -> ttl ms
 --                     d -> ttl ms, value without the time of its load
 -- Answers per key: 1 written, 0 unchanged, 2 already written by this token, 3 written or unchanged, and the floor has replaced
---       something that was no floor, -1 token too old or ahead, -2 foreign: left alone, digits = refused: the floor,
---       "-text" = failed.
+--       something that was no floor, 4 written over a value that no load of ours wrote, -1 token too old or ahead, -2 foreign:
+--       left alone, digits = refused: the floor, "-text" = failed.
 local token, load_age, clock_step, floor_life = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local form, kinds = ARGV[5] ~= '' and ARGV[5] or nil, ARGV[6]
 local DUPLICATE, UNSOUND, TOO_OLD = 2, 3, -1

@@ -175,19 +175,20 @@ local function reads(form, value)
   return at and reads('j', sub(value, at))
 end
 
+-- Also returns true if it is known already that the floor is a load's.
 local function is_foreign_string(value, form, newest)
   if form == 's' or form == 't' then return false end
   -- The usual case: an object, or a map of up to 15 entries, beside the floor of a load of the same form. It calls no
   -- function of ours.
   local last, first = newest and sub(newest, -3), byte(value, 1)
   if form == 'j' then
-    if last == '001' and first == 123 and byte(value, -1) == 125 then return false end
+    if last == '001' and first == 123 and byte(value, -1) == 125 then return false, true end
   elseif last == '002' and form == 'm' and first and first > 128 and first <= 143 then
-    return #value <= 2 * (first - 128)
+    return #value <= 2 * (first - 128), true
   end
   local wrote = form_of(newest)
   if wrote == '' then return not reads(form, value) end
-  return not (shaped(form, value) or shaped(wrote, value))
+  return not (shaped(form, value) or shaped(wrote, value)), true
 end
 
 local function is_own_hash(key, form, newest)
@@ -203,7 +204,13 @@ local function is_foreign(key, form, newest)
 end
 
 -- The answers of put.
-local UNCHANGED, WRITTEN, FOREIGN = 0, 1, -2
+local UNCHANGED, WRITTEN, ADOPTED, FOREIGN = 0, 1, 4, -2
+
+-- The answer of a write over another value. If no load of ours wrote that value, it may mean the same, only spelled otherwise.
+-- But a value that a change has left in its place is old, whoever wrote it: the change was announced.
+local function over(newest)
+  return (is_of_load(newest) or newest and sub(newest, -3) == OUTDATED_FORM) and WRITTEN or ADOPTED
+end
 
 -- A value of dogpile arrives without a date. Its metadata gets the time of the load, for dogpile counts from there.
 local UNDATED = '{"ct": 0'
@@ -219,24 +226,27 @@ end
 
 -- token: of a load whose time the value tells. That time alone is no change.
 local function put_string(key, ttl, value, form, newest, token)
-  local old = attempt('GET', key)
+  local old, foreign, ours = attempt('GET', key)
   if type(old) == 'table' then
     if not is_wrong_type(old) then error(old.err, 0) end
     if form and not is_own_hash(key, form, newest) then return FOREIGN end
   elseif old == value then
     call('PEXPIRE', key, ttl)
     return UNCHANGED
-  elseif old and form and is_foreign_string(old, form, newest) then
-    return FOREIGN
+  elseif old and form then
+    foreign, ours = is_foreign_string(old, form, newest)
+    if foreign then return FOREIGN end
   end
   call('SET', key, token and dated(value, token) or value, 'PX', ttl)
-  return token and is_same_payload(old, value) and UNCHANGED or WRITTEN
+  if token and is_same_payload(old, value) then return UNCHANGED end
+  return (ours or not old) and WRITTEN or over(newest)
 end
 
 -- Fields and values stand in ARGV[first..last]. New fields are set before old ones are deleted: when memory is short,
 -- Redis refuses the first write of a script, and the old value stays whole.
 local function put_hash(key, ttl, first, last, form, newest)
   local old = attempt('HGETALL', key)
+  local there = old.err or old[1]
   if old.err then
     if not is_wrong_type(old) then error(old.err, 0) end
     if is_foreign(key, form, newest) then return FOREIGN end
@@ -262,7 +272,7 @@ local function put_hash(key, ttl, first, last, form, newest)
     if not is[field] then call('HDEL', key, field) end
   end
   call('PEXPIRE', key, ttl)
-  return WRITTEN
+  return there and over(newest) or WRITTEN
 end
 
 -- An absent row removes the value. It also removes the next one, which a slow reader may have written late. A value that is

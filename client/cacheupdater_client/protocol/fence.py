@@ -355,6 +355,7 @@ def write_through_args(
 
 WRITTEN, UNCHANGED, DUPLICATE, TOO_OLD, FOREIGN = 1, 0, 2, -1, -2
 UNSOUND = 3  # written or unchanged; the floor has replaced something that was no floor
+ADOPTED = 4  # written over a value beside which no load had set the floor
 SET, REMOVED = 1, 0
 KEPT = 1  # OUTDATE: the old value stays
 

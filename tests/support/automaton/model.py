@@ -315,7 +315,7 @@ class Model:
     def answered(self, name: bytes, result: Result, now: float, *, absent: bool, wait: float) -> None:
         """One key's write was answered."""
         key = self.keys[name]
-        if result in (Result.WRITTEN, Result.UNCHANGED, Result.DUPLICATE):
+        if result in (Result.WRITTEN, Result.ADOPTED, Result.UNCHANGED, Result.DUPLICATE):
             self._finished(key, now, absent=absent)
         elif result in (
             Result.BRAKED,

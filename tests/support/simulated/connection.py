@@ -29,6 +29,7 @@ SCRIPTS = (fence.COMMIT, fence.INVALIDATE, lease.PROLONG, LOOK)
 
 RESULTS = {
     fence.WRITTEN: Result.WRITTEN,
+    fence.ADOPTED: Result.ADOPTED,
     fence.UNCHANGED: Result.UNCHANGED,
     fence.DUPLICATE: Result.DUPLICATE,
     fence.TOO_OLD: Result.TOO_OLD,
@@ -185,7 +186,7 @@ class SimConnection:
             replies.append(_raw(outcome))
             task.land(key, now, _result(outcome))
             self._cache.look_after(key, before, self._writer.process.name)
-            if outcome in {fence.WRITTEN, fence.UNCHANGED}:
+            if outcome in {fence.WRITTEN, fence.ADOPTED, fence.UNCHANGED}:
                 version = None if value is None else int(value)
                 self._cache.log(CacheEvent(now, key, "write", version, begun=task.token_at))
         return replies

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stories.engine import Story, namespace, plenty
 
-from cacheupdater.core.answers import BRAKED, FOREIGN, UNCHANGED, WRITTEN, Answer, Result
+from cacheupdater.core.answers import ADOPTED, BRAKED, FOREIGN, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.core.budget import Source
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.unit import URGENCY, Phase
@@ -116,6 +116,19 @@ def test_hints_of_a_failed_head_pass_to_the_tail_with_its_delay():
     assert story.starts(1.19) == []
     ((demand, _),) = story.start(1.2).parts
     assert (demand.kind, demand.open_pack.offset, demand.since) == (Kind.CHANGE, 0, 0.0)
+
+
+def test_adopted_value_finishes_its_head_like_any_other_that_was_written():
+    story = Story()
+    story.touch(A, at=0.0)
+    story.change(B, at=0.0)
+    story.engine.on_answers(story.start(0.0), [ADOPTED, ADOPTED], 0.1)
+
+    assert story.engine.pending == 0
+    story.engine.cursor.advance()
+    assert story.engine.cursor.done == story.engine.cursor.scan
+    assert story.count("refreshes", "adopted") == 2
+    assert len(story.engine.take_ages()) == 2
 
 
 def test_value_that_is_not_ours_ends_its_head_without_a_write_and_without_blame():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stories.shell import in_virtual_time
 
-from cacheupdater.core.answers import BRAKED, UNCHANGED, WRITTEN, Result
+from cacheupdater.core.answers import ADOPTED, BRAKED, UNCHANGED, WRITTEN, Result
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.write import matched, prepare, write
@@ -81,7 +81,7 @@ async def test_a_row_that_is_absent_is_deleted(redis):
 async def test_braked_rows_are_left_as_they_are_and_the_others_are_written(redis):
     for key in KEYS:
         redis.set(key, b"old", 5_000)
-    assert await refresh(redis, [None, "b", None], kept={KEYS[0], KEYS[2]}) == [BRAKED, WRITTEN, BRAKED]
+    assert await refresh(redis, [None, "b", None], kept={KEYS[0], KEYS[2]}) == [BRAKED, ADOPTED, BRAKED]
     assert [redis.get(key) for key in KEYS] == [b"old", b'"b"', b"old"]
     assert redis.ttl_ms(b"p:1") == 5_000
     assert redis.floor(b"p:1") is None
@@ -100,7 +100,7 @@ async def test_braked_rows_and_bad_values_keep_their_places_among_the_answers(re
 async def test_a_row_whose_change_was_announced_is_deleted_beside_a_braked_one(redis):
     for key in KEYS:
         redis.set(key, b"old")
-    assert await refresh(redis, [None, None, "c"], kept={KEYS[0]}) == [BRAKED, WRITTEN, WRITTEN]
+    assert await refresh(redis, [None, None, "c"], kept={KEYS[0]}) == [BRAKED, WRITTEN, ADOPTED]
     assert [redis.get(key) for key in KEYS] == [b"old", None, b'"c"']
 
 
