@@ -136,12 +136,14 @@ class Outcomes:
             self._dedup.slow_keys.loaded(unit, unit.receipt.verdict)
         learned = unit.keys if self._policy.learns else ()
         bad: dict[bytes, Answer] = {}
+        adopted: Collection[bytes] = ()
         if self._count_results(unit, answers) < len(answers):
             bad = {
                 key: answer
                 for key, answer in zip(unit.keys, answers, strict=True)
                 if answer.result not in FINISHING
             }
+            adopted = _adopted(unit, answers)
             self._settle(unit, bad, now)
             absent = [key for key in absent if key not in bad]  # a key that was left alone is not marked
         wrote = self._wrote(unit, bad)
@@ -150,7 +152,11 @@ class Outcomes:
             said = dict(zip(learned, stamps, strict=True)) if stamps else {}
             by_key = dict(zip(learned, answers, strict=True))
             for kind, keys in _by_kind(wrote):  # each kind apart, for an announced change is no surprise
-                changed = [by_key[key].result is Result.WRITTEN for key in keys]
+                changed: list[bool | None] = [by_key[key].result is Result.WRITTEN for key in keys]
+                if adopted:
+                    changed = [
+                        None if key in adopted else each for key, each in zip(keys, changed, strict=True)
+                    ]
                 mine = [said[key] for key in keys] if said else ()
                 self._policy.on_loaded(Loaded(kind, keys, changed, unit.began, mine, absent), now)
         self._finish(unit, absent, now)
@@ -292,6 +298,12 @@ class Outcomes:
         """One age per demand: its keys came together. Bounded, for it may be that nobody takes the ages."""
         for demand, _ in parts[: AGES_MAX - len(self.ages)]:
             self.ages.append((namespace.name, now - demand.since))
+
+
+def _adopted(unit: Unit, answers: Sequence[Answer]) -> Collection[bytes]:
+    """The keys over whose values we have written for the first time. These may have meant the same, spelled otherwise, so the
+    policy learns from their loads neither that a row has changed nor that it has not."""
+    return {key for key, each in zip(unit.keys, answers, strict=True) if each.result is Result.ADOPTED}
 
 
 def _by_kind(parts: Sequence[tuple[Demand, list[bytes]]]) -> Iterable[tuple[Kind, list[bytes]]]:

@@ -21,7 +21,7 @@ class Loaded(NamedTuple):
 
     kind: Kind
     keys: Sequence[bytes]
-    changed: Sequence[bool]  # whether the write found other bytes than before
+    changed: Sequence[bool | None]  # whether the write found other bytes; None: that proves nothing
     began: float  # when their heads began to run: the values are at least as new
     stamps: Sequence[float | None]  # what their rows say about their last change; empty: nothing
     absent: Collection[bytes] = ()  # those that have no row: no reader finds a value of them

@@ -128,12 +128,12 @@ def on_loaded(
     table: Table,
     spaces: Spaces,
     rows: Rows,
-    changed: NDArray[np.bool_],
+    changed: Doubles,
     *,
     loaded: Loaded,
     stamps: Doubles | None,
 ) -> None:
-    """A load has ended. It tells one bit per key, or more if the key's row says more."""
+    """A load has ended. It tells one bit per key, or more if the key's row says more. Where `changed` is nan, its bytes tell nothing."""
     state = table.state[rows]
     space = state[:, SPACE].astype(np.intp)
     tau = np.maximum(loaded.began - table.times[rows, LOADED], 0.0)
@@ -141,15 +141,16 @@ def on_loaded(
     told = (state[:, STATUS] < STALE) & (loaded.kind is Kind.TOUCH)
     if stamps is not None:
         told &= ~_learn_stamps(table, spaces, rows, tau=tau, stamps=stamps, loaded=loaded)
-    for moved, some in ((False, told & ~changed), (True, told & changed)):
+    for moved, some in ((False, told & (changed == 0.0)), (True, told & (changed == 1.0))):
         if some.any():
             _learn_bit(table, spaces, rows[some], tau[some], moved=moved)
     if loaded.kind is Kind.TOUCH:
+        proven = np.isfinite(changed)
         for number, market in enumerate(spaces.markets):
-            mine = spaces.market[space] == number
+            mine = (spaces.market[space] == number) & proven
             where = spaces.within[space[mine]]
             market.meter.add(LOADS, where, np.ones(len(where)))
-            market.meter.add(CHANGES, where, changed[mine].astype(np.float64))
+            market.meter.add(CHANGES, where, changed[mine])
     table.state[rows, STATUS] = IDLE
     table.times[rows, LOADED] = np.maximum(table.times[rows, LOADED], loaded.began)
 

@@ -6,6 +6,7 @@ fresh: one that is under way, or one that the draw itself asks for.
 
 from __future__ import annotations
 
+from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,16 +41,19 @@ def drawn(
     return list(asked)
 
 
-def tell(table: Table, spaces: Spaces, rows: Rows, *, changed: NDArray[np.bool_], now: float) -> None:
-    """These rows were loaded. The `changed` ones had been stale."""
+def tell(table: Table, spaces: Spaces, rows: Rows, *, changed: Doubles, now: float) -> None:
+    """These rows were loaded. The `changed` ones had been stale; where it is nan, nobody knows."""
     if not any(market.sampler.waits for market in spaces.markets):
         return
     spaced = _space(table, rows).tolist()
-    for row, space, stale in zip(rows.tolist(), spaced, changed.tolist(), strict=True):
+    for row, space, found in zip(rows.tolist(), spaced, changed.tolist(), strict=True):
         key = table.keys[row]
         if key is not None:
             sampler = spaces.markets[spaces.market[space]].sampler
-            sampler.loaded(key, int(spaces.within[space]), now, stale=stale)
+            if isnan(found):
+                sampler.forget(key)
+            else:
+                sampler.loaded(key, int(spaces.within[space]), now, stale=found == 1.0)
 
 
 def _space(table: Table, rows: Rows) -> NDArray[np.intp]:

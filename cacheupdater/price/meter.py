@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cacheupdater.price.index import Doubles
 
 READS, STALE, AGED, LOADS, CHANGES, HINTED = range(6)
-"""Reads; of those the expected stale ones; those of values older than `max_age`; loads for touches; those of them that
-found a change; announced changes."""
+"""Reads; of those the expected stale ones; those of values older than `max_age`; loads for touches, except adopting ones; of
+those the loads that found a change; announced changes."""
 
 MEMORY = 60.0
 """Seconds: what "lately" means on every screen."""

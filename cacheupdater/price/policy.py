@@ -158,7 +158,7 @@ class Price:
         known = rows >= 0
         if not known.any():
             return
-        changed = np.array(loaded.changed, bool)[known]
+        changed = np.array(loaded.changed, np.float64)[known]  # nan where the write proves nothing
         stamps = np.array(loaded.stamps, np.float64)[known] if loaded.stamps else None
         rows = rows[known]
         tell(self.table, self.spaces, rows, changed=changed, now=now)

@@ -1,9 +1,9 @@
 """How stale the reads of a source really are: measured, not modelled.
 
 A few of all reads are drawn at random, and their keys are refreshed at once, whatever the policy thinks. If the write finds
-other bytes, the reader had a stale value. The draw knows nothing of the key, so the share is unbiased. Each draw counts by
-the inverse of its chance, for the chance follows the traffic. It costs a hundredth or two of the budget, and even those rows
-are refreshes.
+other bytes, the reader had a stale value. The draw knows nothing of the key, so the share is unbiased. The one exception are
+first writes over values of the application, which show nothing: their draws are dropped. Each draw counts by the inverse of
+its chance, for the chance follows the traffic. It costs a hundredth or two of the budget, and even those rows are refreshes.
 
 One per `market`. The draws under way and the results that are kept are bounded.
 """
@@ -101,6 +101,13 @@ class Sampler:
         weight = self._under_way.pop(key, None)
         if weight is not None:
             self._results.append(_Result(now, space, weight, stale))
+
+    def forget(self, key: bytes) -> None:
+        """A load has ended that does not tell what its reader had: its write was the first over a value of the application."""
+        # Other bytes may be another spelling of the same row. To count this read as stale would blame the spelling, as long as most
+        # values are not ours yet. To count it as fresh would hide readers of old values. Nor may the key's next load answer for it:
+        # by then the value is ours.
+        self._under_way.pop(key, None)
 
     @property
     def waits(self) -> bool:

@@ -135,6 +135,27 @@ def test_the_table_shows_what_the_load_was(updaters, redis_url, pg_url, shop):
     assert updater.metric("stale_estimated", namespace="product") > 0.0
 
 
+@pytest.mark.parametrize("spelled", [json.dumps, lambda row: json.dumps(dict(reversed(row.items())))])
+def test_values_that_the_application_spells_otherwise_are_no_stale_reads_while_no_row_changes(
+    updaters, redis_url, pg_url, shop, plain, spelled
+):
+    """An adoption: all values are the application's own, and the updater replaces each of them once."""
+    plain.mset({f"product:{n}": spelled({"id": n, "price": 0}) for n in range(1, ROWS + 1)})
+    updater = updaters.start(settings(redis_url, pg_url))
+
+    def found(result):
+        return updater.metric("refreshes_total", result=result)
+
+    with load(redis_url, updater.emit, shop):
+        eventually(lambda: found("adopted") > 0.5 * ROWS)
+        source = eventually(lambda: enough if (enough := told(updater))["draws"] > 10 else None)
+
+    print(source, {each: found(each) for each in ("adopted", "written", "unchanged")})
+    assert found("written") == 0
+    assert source["stale_measured"] == 0.0
+    assert source["useful"] in {None, 0.0}
+
+
 def test_a_fixed_interval_has_no_price_to_show(updaters, redis_url, pg_url, shop):
     updater = updaters.start(settings(redis_url, pg_url, refresh={"every": "1s"}))
     printed = cacheupdater("freshness", "-c", updater.file)

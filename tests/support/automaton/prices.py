@@ -102,7 +102,7 @@ class Priced:
     def leave(self) -> None:
         self._inner.leave()
 
-    def told(self) -> list[tuple[bytes, bool, float]]:
+    def told(self) -> list[tuple[bytes, bool | None, float]]:
         """Since the last call: each refreshed key, whether its value had changed, and when its head began."""
         told = [
             (key, changed, loaded.began)

@@ -70,7 +70,7 @@ class Desk:
         self,
         *keys: bytes,
         at: float,
-        changed: bool | Sequence[bool] = False,
+        changed: bool | Sequence[bool | None] = False,
         kind: Kind = Kind.TOUCH,
         stamps: Sequence[float | None] = (),
     ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from stories.engine import Story
 from stories.price import priced, source
 
-from cacheupdater.core.answers import UNCHANGED, WRITTEN
+from cacheupdater.core.answers import ADOPTED, FOREIGN, UNCHANGED, WRITTEN
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
@@ -256,6 +256,18 @@ def test_loads_are_told_claim_by_claim_with_what_changed_what_rows_said_and_when
     assert (list(told[Kind.TOUCH].changed), list(told[Kind.CHANGE].changed)) == ([True, False], [True])
     assert (list(told[Kind.TOUCH].stamps), list(told[Kind.CHANGE].stamps)) == ([5.0, None], [7.0])
     assert {loaded.began for loaded in policy.loaded} == {1.0}
+
+
+def test_first_write_over_a_value_of_the_application_is_told_as_a_load_that_proves_nothing():
+    policy = Listening()
+    story = Story(policy=policy)
+    story.touch(A, B, C, at=0.0)
+    unit = story.start(1.0)
+    answers = dict(zip(unit.keys, [ADOPTED, WRITTEN, FOREIGN], strict=True))
+    story.engine.on_answers(unit, list(answers.values()), 2.0)
+
+    [told] = policy.loaded
+    assert dict(zip(told.keys, told.changed, strict=True)) == {unit.keys[0]: None, unit.keys[1]: True}
 
 
 def test_misses_and_changes_are_told_before_the_automaton_decides():

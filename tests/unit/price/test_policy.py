@@ -10,8 +10,8 @@ from stories.price import Desk, World, keys, priced, source
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.policy import Loaded
-from cacheupdater.price.meter import AGED, READS
-from cacheupdater.price.table import STATUS
+from cacheupdater.price.meter import AGED, CHANGES, LOADS, READS
+from cacheupdater.price.table import LOADED, STATUS
 
 A, B, C = b"p:1", b"p:2", b"p:3"
 
@@ -422,6 +422,42 @@ def test_learned_state_says_nothing_about_a_key_that_was_absent():
     assert (desk.policy.table.state[0, :2] == before).all()
 
 
+def measured(desk):
+    return desk.market.sampler.measured(0.0)
+
+
+def test_write_over_a_value_of_the_application_is_no_change_and_no_sign_of_a_fresh_value():
+    """Its bytes may differ by their spelling alone: not even the sampler can tell whether its reader had an old value."""
+    desk = Desk()
+    for at in range(30):
+        desk.read(A, at=float(at))
+        desk.tick(at + 0.5)
+    desk.market.sampler.begin(A)
+    before = desk.policy.table.state[0, :2].copy()
+    counted = desk.market.meter.total[[LOADS, CHANGES]].copy()
+    draws = measured(desk)
+    desk.load(A, at=30.0, changed=[None])
+
+    assert (desk.policy.table.state[0, :2] == before).all()
+    assert (desk.market.meter.total[[LOADS, CHANGES]] == counted).all()
+    assert (measured(desk), desk.market.sampler.waits) == (draws, False)
+    assert desk.policy.table.times[0, LOADED] == 30.0  # but the value is new
+
+
+def test_the_next_load_after_such_a_write_counts_from_it():
+    desk = Desk()
+    for at in range(30):
+        desk.read(A, at=float(at))
+        desk.tick(at + 0.5)
+    desk.load(A, at=30.0, changed=[None])
+    desk.market.sampler.begin(A)
+    changes = desk.market.meter.total[CHANGES].sum()
+    desk.load(A, at=40.0, changed=True)
+
+    assert desk.market.meter.total[CHANGES].sum() == changes + 1
+    assert measured(desk).share > 0.0
+
+
 # --- what rows say ---------------------------------------------------------------------------------------
 
 
@@ -447,6 +483,16 @@ def test_age_of_the_last_change_knows_a_static_key_at_its_first_load():
     desk.load(A, B, at=10.0, stamps=[30 * 86_400.0, None])
 
     assert rate_of(desk, A) < 1e-6 < rate_of(desk, B)
+
+
+def test_what_a_row_says_is_learned_whatever_its_bytes_prove():
+    db = source()
+    desk = Desk(priced("p", at=db, stamp="version"))
+    desk.read(A, at=0.0)
+    for turn in range(1, 30):
+        desk.load(A, at=turn * 10.0, changed=[None], stamps=[turn * 50.0])
+
+    assert rate_of(desk, A) == pytest.approx(5.0, rel=0.1)
 
 
 def test_version_that_goes_backwards_is_no_change():

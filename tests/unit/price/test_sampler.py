@@ -176,6 +176,20 @@ def test_measured_looks_at_one_namespace_and_no_further_back_than_asked():
     assert sampler.measured(100.0) is None
 
 
+def test_draw_whose_load_proves_nothing_is_forgotten_and_no_later_load_answers_for_it():
+    sampler = Sampler(Random(5).random)
+    for _ in range(10):
+        sampler.advance(1e6, 1.0)
+        sampler.draw(np.ones(10))
+    sampler.begin(b"k")
+    sampler.forget(b"k")
+    sampler.loaded(b"k", 0, 0.0, stale=False)
+    sampler.forget(b"nobody drew this one")
+
+    assert not sampler.waits
+    assert sampler.measured(0.0) is None
+
+
 def test_load_of_a_key_that_nobody_drew_tells_nothing():
     sampler = Sampler(Random(5).random)
     sampler.loaded(b"k", 0, 0.0, stale=True)
