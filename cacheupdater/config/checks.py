@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         AdminSection,
         LoadSection,
         NamespaceSection,
+        QueueSection,
         RefreshSection,
         SourceSection,
         TopSection,
@@ -54,6 +55,11 @@ def check_names(document: Document, section: str, names: Sequence[str]) -> None:
             document.refuse((section, name), problem, key=True)
 
 
+def names_of(document: Document, section: str) -> Sequence[str]:
+    """The good names of a section, whatever stands behind them. Any other may be a piece of a broken URL."""
+    return [name for name in document.names(section) if not _name_problem(name)]
+
+
 def _name_problem(name: str) -> str:
     if _NAME.fullmatch(name):
         return ""
@@ -74,8 +80,8 @@ def token_of(document: Document, admin: AdminSection) -> str | None:
 def check_top(document: Document, top: TopSection, *, collects: bool) -> None:
     shared = top.queue.url != "memory://"
     _check_listen(document, top, collects=collects or shared)
-    if shared and not collects:
-        _check_topic(document, top)
+    if not collects:
+        check_queue(document, top.queue)
     if top.state and "://" in top.state:
         document.refuse(("state",), "is an address; it must be the path of a file")
     problem = _name_problem(top.fleet) if top.fleet else ""
@@ -83,8 +89,8 @@ def check_top(document: Document, top: TopSection, *, collects: bool) -> None:
         document.refuse(("fleet",), problem)
 
 
-def _check_topic(document: Document, top: TopSection) -> None:
-    if top.queue.partitions is not None:
+def check_queue(document: Document, queue: QueueSection) -> None:
+    if queue.url != "memory://" and queue.partitions is not None:
         document.refuse(
             ("queue", "partitions"),
             "is for queue memory://; a topic has partitions of its own, and other queues have them in their url; remove it",

@@ -1,8 +1,8 @@
 """Makes a `Config` from a file and an environment, or names everything that is wrong with them.
 
-`load_config` is the only reader of a configuration file. It runs at the start of a command, and at a reload. It reads the
-document, refuses features of later versions, types each part by its model, merges the defaults, and checks the parts
-together. Parts are typed one by one, so that a mistake in one does not hide those of another.
+`load_config` runs at the start of a command, and at a reload; `load_needed` does for a command that needs a few sections.
+Both read the document, refuse features of later versions, type each part by its model, merge the defaults, and check the
+parts together. Parts are typed one by one, so that a mistake in one does not hide those of another.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from cacheupdater.config.models import (
     SourceSection,
     TopSection,
 )
+from cacheupdater.config.partly import Partly, partly
 from cacheupdater.config.queues import MemoryQueueConfig, queue_of
 from cacheupdater.config.reader import read_document
 from cacheupdater.config.section import Section
@@ -36,10 +37,11 @@ from cacheupdater.config.settings import Config
 from cacheupdater.core.statements import dialect_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from cacheupdater.config.declared import Application
     from cacheupdater.config.document import Tree
+    from cacheupdater.config.partly import SectionName
     from cacheupdater.config.problems import Path
     from cacheupdater.core.statements import Dialect
     from cacheupdater_client.protocol.definitions import Definition
@@ -64,13 +66,8 @@ def load_config(
 
     A process that `collects` listens whatever the queue is. An application's declarations stand under the file. A `path` of None: there is no file.
     """
-    if path is None and app is None:
-        raise AssertionError("there must be a file or an application")
-    document = Document(str(app and app.name), []) if path is None else read_document(FilePath(path), environ)
-    later.refuse_later(document)
-    declared = put_under(document, app) if app else {}
-    parts = _Parts(document, declared)
-    config = parts.config(collects=collects)
+    document, declared = _read(path, environ, app=app)
+    config = _Parts(document, declared).config(collects=collects)
     if config and further and not document.problems:
         for place, problem in further(config):
             document.refuse(place, problem)
@@ -78,6 +75,30 @@ def load_config(
     if config is None:
         raise AssertionError("a part without a value has noted no problem")
     return config
+
+
+def load_needed(
+    path: str | FilePath | None,
+    environ: Mapping[str, str],
+    needs: Collection[SectionName],
+    *,
+    app: Application | None = None,
+) -> Config | Partly:
+    """The whole configuration; or, of a file that is refused, the sections that a command needs. Raises ConfigErrors."""
+    document, declared = _read(path, environ, app=app)
+    config = _Parts(document, declared).config(collects=False)
+    return partly(document, needs) if config is None or document.problems else config
+
+
+def _read(
+    path: str | FilePath | None, environ: Mapping[str, str], *, app: Application | None
+) -> tuple[Document, Mapping[str, Definition]]:
+    """The document with the application's declarations, and those of them that the application's loaders load."""
+    if path is None and app is None:
+        raise AssertionError("there must be a file or an application")
+    document = Document(str(app and app.name), []) if path is None else read_document(FilePath(path), environ)
+    later.refuse_later(document)
+    return document, put_under(document, app) if app else {}
 
 
 class _Parts:

@@ -1,0 +1,72 @@
+"""The sections that an operator's command needs, of a file that is refused as a whole.
+
+Somebody edits a namespace, the running updater refuses the file and goes on, and its operator must still reach it.
+`load.load_needed` makes a `Partly` for one command. Its type has no sources and no settings of namespaces, so a command
+that would need them cannot be given one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cacheupdater.config import checks
+from cacheupdater.config.models import AdminSection, CacheSection, QueueSection
+from cacheupdater.config.problems import ConfigErrors
+from cacheupdater.config.queues import queue_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from cacheupdater.config.addresses import TcpAddress
+    from cacheupdater.config.document import Document
+    from cacheupdater.config.queues import QueueConfig
+    from cacheupdater.config.secrets import Url
+
+SectionName: TypeAlias = Literal["admin", "cache", "queue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Partly:
+    """A section that was not asked for must not be used."""
+
+    errors: ConfigErrors  # why the file is refused
+    namespaces: Collection[str]  # the names alone; a mistake may stand behind each of them
+    admin: TcpAddress | None
+    admin_token: str | None = field(repr=False)
+    _cache: Url | None
+    _queue: QueueConfig | None
+
+    @property
+    def cache(self) -> Url:
+        assert self._cache is not None, "nobody asked for the section"
+        return self._cache
+
+    @property
+    def queue(self) -> QueueConfig:
+        assert self._queue is not None, "nobody asked for the section"
+        return self._queue
+
+
+def partly(document: Document, needs: Collection[SectionName]) -> Partly:
+    """Raises ConfigErrors, if one of these sections is wrong or missing: its name may be misspelt, so no default is taken."""
+    wrong = {problem.path[0] if problem.path else None for problem in document.problems}
+    # a mistake of the whole document, or another version of it, may give each section another meaning
+    if None in wrong or any(each in wrong or each not in document.tree for each in ("version", *needs)):
+        raise ConfigErrors(document.problems)
+    tree = document.tree
+    admin = AdminSection.model_validate(tree["admin"]) if "admin" in needs else None
+    queue = QueueSection.model_validate(tree["queue"]) if "queue" in needs else None
+    found = Partly(
+        ConfigErrors(document.problems),
+        checks.names_of(document, "namespaces"),
+        admin.listen if admin else None,
+        checks.token_of(document, admin) if admin else None,
+        CacheSection.model_validate(tree["cache"]).url if "cache" in needs else None,
+        queue_of(queue.url, queue.partitions) if queue else None,
+    )
+    if queue:
+        checks.check_queue(document, queue)
+    if len(document.problems) > len(found.errors.problems):
+        raise ConfigErrors(document.problems)
+    return found
