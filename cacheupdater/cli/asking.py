@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cacheupdater.config import Config
+    from cacheupdater.config.addresses import TcpAddress, UnixAddress
 
 ANSWER_S = 5.0  # an updater that does not answer within this is in trouble
 PATIENT_ANSWER_S = 30.0  # for a reload: loaders are imported, and statements under way end
@@ -27,16 +27,16 @@ _REFUSED = (
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  the address it listens on: the address that reaches it
 
 
-def address_of(file: str, config: Config) -> str:
-    """The address at which this configuration's updater answers. Raises Misconfigured if there is none."""
+def address_of(file: str, admin: TcpAddress | UnixAddress | None) -> str:
+    """The address at which the updater of this configuration answers. Raises Misconfigured if there is none."""
     from cacheupdater.errors import Misconfigured
 
-    if config.admin is None:
+    if admin is None:
         raise Misconfigured(
             f"{file}: admin is not configured, so the updater cannot be asked;"
             " write `admin: {listen: 127.0.0.1:9464}` and start the updater again"
         )
-    host, _, port = config.admin.host_port.rpartition(":")
+    host, _, port = admin.host_port.rpartition(":")
     if port == "0":
         raise Misconfigured(f"{file}: admin.listen has port 0, so its port is not known; write a number")
     host = host.strip("[]")

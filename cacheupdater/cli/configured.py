@@ -1,21 +1,27 @@
 """The configuration of a command: from a file (`-c`), from an application's declarations (`--app`), or from both.
 
-Every command that takes `-c` calls `configured`. With `--app`, the working directory is searched for the application's modules,
-and the application's own clients emit nothing in this process: an updater must not send hints to itself.
+Every command that takes `-c` calls `configured`, or `needed`, if it is an operator's: such a command must work beside a running
+updater, whatever mistake somebody has written into a namespace meanwhile. With `--app`, the working directory is searched for the
+application's modules, and the application's own clients emit nothing in this process: an updater must not send hints to itself.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cacheupdater.errors import Misconfigured
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from cacheupdater.config import Config
+    from cacheupdater.config import Config, ConfigErrors
+    from cacheupdater.config.declared import Application
     from cacheupdater.config.load import Further
+    from cacheupdater.config.partly import Partly, SectionName
 
 USUAL = "cacheupdater.yaml"
 
@@ -53,26 +59,71 @@ def configured(
     """Raises Misconfigured."""
     from cacheupdater.config import load_config
 
+    return load_config(file_of(args), environ, app=_application(args, environ), further=further)
+
+
+def whole(args: argparse.Namespace, environ: Mapping[str, str], who: str) -> Config:
+    """The configuration of a command that would be wrong with a part of it. The error begins with `who`, and why."""
+    from cacheupdater.config import ConfigErrors
+
+    try:
+        return configured(args, environ)
+    except ConfigErrors as e:
+        raise _refused(e, who) from e
+
+
+def needed(
+    args: argparse.Namespace, environ: Mapping[str, str], *sections: SectionName, unsaid: str = ""
+) -> Config | Partly:
+    """The configuration of a command that needs these sections; of a file that is refused, these alone, and stderr says so.
+
+    `unsaid` is what the command then leaves out. Raises Misconfigured if one of the sections is wrong.
+    """
+    from cacheupdater.config.load import load_needed
+    from cacheupdater.config.partly import Partly
+
+    found = load_needed(file_of(args), environ, sections, app=_application(args, environ))
+    if isinstance(found, Partly):
+        taken, lacking = " and ".join(sections), f", and {unsaid}" if unsaid else ""
+        print(
+            f"cacheupdater: the file is refused, so this command takes only {taken} from it{lacking}:"
+            f" {found.errors.problems[0]}; `cacheupdater check` shows all mistakes",
+            file=sys.stderr,
+        )
+    return found
+
+
+def refused(partly: Partly, who: str) -> Misconfigured:
+    """The error of a command that cannot do without the rest of the file after all. It begins with `who`, and why."""
+    return _refused(partly.errors, who)
+
+
+def _refused(errors: ConfigErrors, who: str) -> Misconfigured:
+    if errors.problems[0].place is None:  # there is no file to mend
+        return errors
+    return Misconfigured(f"{errors}\n{who}: mend it, or name the last good file with -c")
+
+
+def of_namespace(
+    args: argparse.Namespace, environ: Mapping[str, str], name: str, *sections: SectionName
+) -> Config | Partly:
+    """What a command needs that names this namespace. Raises Misconfigured, also if there is no such namespace."""
+    config = needed(args, environ, *sections)
+    if name not in config.namespaces:
+        known = ", ".join(sorted(config.namespaces))
+        raise Misconfigured(f"no namespace is called {name}; there are: {known}")
+    return config
+
+
+def _application(args: argparse.Namespace, environ: Mapping[str, str]) -> Application | None:
     if args.app is None:
-        return load_config(args.config, environ, further=further)
+        return None
     from cacheupdater.cli.workplace import look_last
     from cacheupdater.service.application import application
 
     look_last()
     os.environ["CACHEUPDATER_DISABLED"] = "1"  # noqa: TID251  the clients of this process read it when they are made
-    file = file_of(args)
-    return load_config(file, environ, app=application(args.app, environ), further=further)
-
-
-def of_namespace(args: argparse.Namespace, environ: Mapping[str, str], name: str) -> Config:
-    """The configuration of a command that names this namespace. Raises Misconfigured, also if there is no such namespace."""
-    from cacheupdater.errors import Misconfigured
-
-    config = configured(args, environ)
-    if name not in config.namespaces:
-        known = ", ".join(sorted(config.namespaces))
-        raise Misconfigured(f"no namespace is called {name}; there are: {known}")
-    return config
+    return application(args.app, environ)
 
 
 def file_of(args: argparse.Namespace) -> str | None:

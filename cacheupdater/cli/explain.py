@@ -1,6 +1,7 @@
 """`cacheupdater explain KEY`: why is this value old? Asks the running updater, Redis and, with --connect, the source.
 
-Without a running updater, it prints what the configuration and Redis say. It writes nothing.
+Without a running updater, it prints what the configuration and Redis say. While the file is refused, the updater says what its
+own configuration has, which is the one that holds. It writes nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from cacheupdater.config import Config
+    from cacheupdater.config.partly import Partly
+    from cacheupdater.config.secrets import Url
 
     Facts: TypeAlias = Mapping[str, object]
+
+
+ROW = "`explain --connect` needs the whole file, to load the row"
+SILENT = "without an updater's answer, `explain` needs the whole file"
 
 
 def add_to(
@@ -39,13 +46,15 @@ def add_to(
 def explain(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
-    from cacheupdater.cli.configured import configured
+    from cacheupdater.cli.configured import needed, whole
     from cacheupdater.service.reasons import because
 
-    config = configured(args, environ)
+    loading = whole(args, environ, ROW) if args.connect else None
+    config = loading or needed(args, environ, "admin", "cache")
     key = args.key.encode("utf-8", "surrogateescape")
-    declared, redis, row = asyncio.run(_looked(config, key, connect=args.connect))
     updater, silence = _updater(args.config, config, key)
+    declared = _declared(config, key, updater, silence)
+    redis, row = asyncio.run(_looked(config.cache, key, loading))
     said = {
         "key": args.key,
         "declared": declared,
@@ -64,24 +73,39 @@ def explain(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return exits.OK
 
 
-async def _looked(config: Config, key: bytes, *, connect: bool) -> tuple[Facts, Facts, Facts | None]:
+def _declared(config: Config | Partly, key: bytes, updater: Facts | None, silence: str | None) -> Facts:
+    """What the configuration says of the key. That of the updater holds while the file is refused."""
+    from cacheupdater.cli.configured import refused
+    from cacheupdater.config.partly import Partly
+    from cacheupdater.service import whose
+
+    if not isinstance(config, Partly):
+        return whose.declared(config.namespaces, key).plain()
+    if found := _facts(_facts(updater).get("declared")):
+        return found
+    raise refused(config, f"{silence or 'the updater is of an older version'}; {SILENT}")
+
+
+async def _looked(cache: Url, key: bytes, loading: Config | None) -> tuple[Facts, Facts | None]:
+    """What Redis has, and the key's row if it shall be loaded."""
     from cacheupdater.cli.workplace import look_last
-    from cacheupdater.service import look
+    from cacheupdater.service import look, whose
 
-    if connect:
-        look_last()  # for Python loaders, as in `run`
-    one = look.declared(config, key)
-    return one.plain(), await look.seen(config, key), await look.row(config, one, key) if connect else None
+    if loading is None:
+        return await look.seen(cache, key), None
+    look_last()  # for Python loaders, as in `run`
+    one = whose.declared(loading.namespaces, key)
+    return await look.seen(cache, key), await look.row(loading, one, key)
 
 
-def _updater(file: str, config: Config, key: bytes) -> tuple[Facts | None, str | None]:
+def _updater(file: str, config: Config | Partly, key: bytes) -> tuple[Facts | None, str | None]:
     """The updater's answer; or why no updater was asked, or why it did not answer."""
     from cacheupdater.cli.asking import address_of, asked
     from cacheupdater.errors import CacheUpdaterError
 
     try:
         page = f"/explain?key={quote_from_bytes(key, safe='')}"
-        return asked(address_of(file, config), page, token=config.admin_token), None
+        return asked(address_of(file, config.admin), page, token=config.admin_token), None
     except CacheUpdaterError as e:
         return None, str(e)
 

@@ -37,10 +37,9 @@ def add_to(
 
 
 def freshness(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from cacheupdater.cli.configured import configured
+    from cacheupdater.cli.configured import needed
 
-    config = configured(args, environ)
-    address = address_of(args.config, config)
+    address = address_of(args.config, needed(args, environ, "admin").admin)
     print(_page(address))
     if args.watch:
         with suppress(KeyboardInterrupt):

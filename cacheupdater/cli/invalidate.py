@@ -13,8 +13,11 @@ from cacheupdater.cli import exits
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from cacheupdater.config import Config
+
+UNSAID = "it is not checked whether a namespace has these keys"
 NOBODYS = "is of no namespace, so no updater fills it again: is it spelled as in Redis?"
 
 
@@ -32,20 +35,29 @@ def add_to(
 def invalidate(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     import asyncio
 
-    from cacheupdater.cli.configured import configured
-    from cacheupdater.service.look import full, nobodys, removed
+    from cacheupdater.cli.configured import needed
+    from cacheupdater.config.partly import Partly
+    from cacheupdater.service.look import removed
 
-    config = configured(args, environ)
+    config = needed(args, environ, "cache", unsaid=UNSAID)
     keys = [key.encode("utf-8", "surrogateescape") for key in args.keys]
-    for key in nobodys(config, keys):
-        named = full(config, key)
-        _say(key, f"{NOBODYS} In Redis it is {named.decode()}" if named else NOBODYS)
-    kept = asyncio.run(removed(config, keys))
+    if not isinstance(config, Partly):
+        _name_nobodys(config, keys)
+    kept = asyncio.run(removed(config.cache, keys))
     for key, why in kept.items():
         _say(key, f"was not removed: {why}")
     # the fence does not tell whether a value stood there
     print(f"invalidated {len(keys) - len(kept)} of {len(keys)}")
     return exits.SOFTWARE if kept else exits.OK
+
+
+def _name_nobodys(config: Config, keys: Sequence[bytes]) -> None:
+    """They are removed all the same: no more than a person's spelling depends on a namespace here."""
+    from cacheupdater.service.whose import full, nobodys
+
+    for key in nobodys(config.namespaces, keys):
+        named = full(config.namespaces, key)
+        _say(key, f"{NOBODYS} In Redis it is {named.decode()}" if named else NOBODYS)
 
 
 def _say(key: bytes, what: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from cacheupdater.config import Config
+    from cacheupdater.config.secrets import Url
     from cacheupdater.core.pausing import Pause
 
 PAUSES = (
@@ -43,9 +43,9 @@ def pause(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli.configured import of_namespace
     from cacheupdater.core.pausing import Pause
 
-    config = of_namespace(args, environ, args.namespace)
+    config = of_namespace(args, environ, args.namespace, "cache")
     now = time.time()  # noqa: TID251  for a person who reads the entry
-    before = asyncio.run(_noted(config, args.namespace, Pause(_whoami(), now)))
+    before = asyncio.run(_noted(config.cache, args.namespace, Pause(_whoami(), now)))
     if before is not None:
         print(f"{args.namespace} was paused already, by {before.by}")
     else:
@@ -60,7 +60,8 @@ def resume(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
     from cacheupdater.cli.configured import of_namespace
 
-    before = asyncio.run(_noted(of_namespace(args, environ, args.namespace), args.namespace, None))
+    config = of_namespace(args, environ, args.namespace, "cache")
+    before = asyncio.run(_noted(config.cache, args.namespace, None))
     if before is None:
         print(f"{args.namespace} was not paused")
     else:
@@ -68,21 +69,22 @@ def resume(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return exits.OK
 
 
-async def _noted(config: Config, name: str, pause: Pause | None) -> Pause | None:
+async def _noted(cache: Url, name: str, pause: Pause | None) -> Pause | None:
     """Pauses or resumes. Returns the pause that there was before, which a second `pause` leaves as it is."""
-    from contextlib import AsyncExitStack
-
+    from cacheupdater.adapters.writer_redis import RedisPauses, writer_for
     from cacheupdater.core.pausing import pause_of
-    from cacheupdater.service.components import Components
 
-    async with AsyncExitStack() as stack:
-        port, field = Components(config, stack).pauses(), name.encode()
+    writer, field = writer_for(cache.reveal()), name.encode()
+    port = RedisPauses(writer)
+    try:
         entry = (await port.entries()).get(field)
         if pause is None:
             await port.resume(field)
         elif entry is None:
             await port.pause(field, pause.spelled())
         return None if entry is None else pause_of(entry)
+    finally:
+        await writer.close()
 
 
 def _whoami() -> str:

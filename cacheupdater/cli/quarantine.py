@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cacheupdater.config import Config
+    from cacheupdater.config.partly import Partly
 
 CALLS_MAX = 10_000  # of `--all`: each changes up to 200 keys, more than a process can hold in quarantine
 
@@ -45,12 +46,13 @@ def add_to(
 
 
 def list_(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from cacheupdater.cli.configured import configured, of_namespace
+    from cacheupdater.cli.configured import needed, of_namespace
 
     if args.namespace is None:
-        config, query = configured(args, environ), ""
+        config, query = needed(args, environ, "admin"), ""
     else:
-        config, query = of_namespace(args, environ, args.namespace), f"?namespace={_quoted(args.namespace)}"
+        config = of_namespace(args, environ, args.namespace, "admin")
+        query = f"?namespace={_quoted(args.namespace)}"
     said = _asked(args.config, config, f"/quarantine{query}")
     if args.output == "json":
         print(json.dumps(said, indent=2))
@@ -76,9 +78,9 @@ def _page(said: Mapping[str, object]) -> Iterable[str]:
 
 def change(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """`retry` and `forget`."""
-    from cacheupdater.cli.configured import configured
+    from cacheupdater.cli.configured import needed
 
-    config = configured(args, environ)
+    config = needed(args, environ, "admin")
     page = f"/quarantine/{args.verb}"
     if args.all:
         print(f"{args.done} {_all(args.config, config, page)}")
@@ -96,7 +98,7 @@ def change(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return exits.OK if changed == len(args.keys) else exits.SOFTWARE
 
 
-def _all(file: str, config: Config, page: str) -> int:
+def _all(file: str, config: Config | Partly, page: str) -> int:
     """How many keys were changed. A key that fails again meanwhile comes back only after all of its tries."""
     changed = 0
     for _ in range(CALLS_MAX):
@@ -107,10 +109,10 @@ def _all(file: str, config: Config, page: str) -> int:
     return changed
 
 
-def _asked(file: str, config: Config, page: str, *, method: str = "GET") -> Mapping[str, object]:
+def _asked(file: str, config: Config | Partly, page: str, *, method: str = "GET") -> Mapping[str, object]:
     from cacheupdater.cli.asking import address_of, asked
 
-    return asked(address_of(file, config), page, token=config.admin_token, method=method)
+    return asked(address_of(file, config.admin), page, token=config.admin_token, method=method)
 
 
 def _quoted(text: str) -> str:

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cacheupdater.config import Config
+    from cacheupdater.config.queues import QueueConfig
     from cacheupdater.service.purge import Purged
     from cacheupdater.service.waiting import Behind
 
 TELL_EVERY_S = 5.0  # seconds between two lines about a long purge
+# without its namespace a changed key would be a stranger, and keep its old value
+WHOLE = "`queue purge` needs the whole file, to know the keys whose values it must remove"
 SHOWN = 10  # partitions that were not purged and have a line each
 
 LAGS = "Print what waits in the queue that updaters share: packs, owner and age, for each partition that is behind."
@@ -46,10 +49,9 @@ def add_to(
 
 
 def lag(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from cacheupdater.cli.configured import configured
+    from cacheupdater.cli.configured import needed
 
-    config = configured(args, environ)
-    found = _behind(config)
+    found = _behind(needed(args, environ, "queue").queue)
     if args.output == "json":
         print(json.dumps([each._asdict() for each in found], indent=2))
     else:
@@ -59,14 +61,14 @@ def lag(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return exits.OK
 
 
-def _behind(config: Config) -> Sequence[Behind]:
+def _behind(queue: QueueConfig) -> Sequence[Behind]:
     import asyncio
     import logging
 
     from cacheupdater.service.waiting import behind
 
     logging.getLogger().addHandler(logging.NullHandler())  # the error says what a driver would log
-    return asyncio.run(behind(config.queue, int(time.time() * 1000)))  # noqa: TID251  hints carry the time of day
+    return asyncio.run(behind(queue, int(time.time() * 1000)))  # noqa: TID251  hints carry the time of day
 
 
 def _page(found: Sequence[Behind]) -> Iterable[str]:
@@ -96,10 +98,10 @@ def _page(found: Sequence[Behind]) -> Iterable[str]:
 
 
 def purge(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from cacheupdater.cli.configured import configured
+    from cacheupdater.cli.configured import whole
     from cacheupdater.config.units import printable
 
-    config = configured(args, environ)
+    config = whole(args, environ, WHOLE)
     if not args.yes and not sys.stdin.isatty():
         print(
             "cacheupdater: purge throws hints away; nobody can be asked here, so say --yes", file=sys.stderr
@@ -119,7 +121,7 @@ def purge(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 def _agreed(config: Config) -> bool:
     """Shows what would go, and asks the person at the terminal."""
-    print("\n".join(_page(_behind(config))))
+    print("\n".join(_page(_behind(config.queue))))
     try:
         answer = input("Remove the values of changed keys, and throw all of this away? [y/N] ")
     except EOFError:  # Ctrl-D

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cacheupdater.config import Config
+    from cacheupdater.config.partly import Partly
     from cacheupdater.config.spelled import Spelled
     from cacheupdater.service.preview import Change, Preview
 
@@ -42,14 +43,18 @@ def add_to(
 
 def reload(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli.asking import address_of
-    from cacheupdater.cli.configured import configured
+    from cacheupdater.cli.configured import configured, needed
     from cacheupdater.cli.workplace import look_last
     from cacheupdater.service.refusals import refusals
 
+    def updater(found: Config | Partly) -> _Updater:
+        return _Updater(args.admin or address_of(args.config, found.admin), found.admin_token)
+
+    if not args.dry_run:
+        return _reload(updater(needed(args, environ, "admin")), args.output)
     look_last()  # for Python loaders, as in `check`
-    config = configured(args, environ, further=refusals if args.dry_run else None)
-    updater = _Updater(args.admin or address_of(args.config, config), config.admin_token)
-    return _dry_run(config, updater, args.output) if args.dry_run else _reload(updater, args.output)
+    config = configured(args, environ, further=refusals)
+    return _dry_run(config, updater(config), args.output)
 
 
 def _reload(updater: _Updater, output: str) -> int:

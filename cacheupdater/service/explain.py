@@ -17,11 +17,13 @@ from cacheupdater.core.explain import NO_SEAT
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.price import Price
 from cacheupdater.price.view import view
+from cacheupdater.service.whose import declared_in
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cacheupdater.config.models import NamespaceSection
     from cacheupdater.core.events import Event
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.partition import Partition
@@ -68,8 +70,11 @@ class Explainer:
         *,
         partitions: Mapping[int, Partition],
         feeds: Sequence[Mapping[str, object]] = (),
+        sections: Mapping[str, NamespaceSection],
     ) -> None:
-        """`partitions` are the partitions that this process owns at the moment, `feeds` what it knows of its feeds."""
+        """`partitions` are the partitions that this process owns at the moment, `feeds` what it knows of its feeds, and
+        `sections` the namespaces as the configuration has them."""
+        self._sections = sections
         self._feeds = feeds
         self._door = door
         self._around = around
@@ -81,11 +86,15 @@ class Explainer:
         now = asyncio.get_running_loop().time()
         # a queue that was not found yet has no partitions
         number = wire.partition_of(key, self._door.partitions) if self._door.partitions else None
-        namespace = self._namespace(key)
+        resolved = self._around.keyspace.resolve(key)
+        section = self._sections.get(resolved.name) if resolved else None
+        # a key that only begins like a pattern has none: its hints are dropped, whatever a policy thinks of them
+        namespace = resolved if resolved and resolved.pattern.takes(key) else None
         ours = None if number is None else self._partitions.get(number)
         return {
             "version": __version__,
             "namespace": namespace.name if namespace else None,
+            "declared": declared_in(section, self._sections, key).plain(),
             "accepting": self._door.open_now,
             "partition": number,
             "partitions": self._door.partitions,
@@ -100,11 +109,6 @@ class Explainer:
             "policy": self._policy(namespace, number, key, now),
             "feed": self._feed(namespace),
         }
-
-    def _namespace(self, key: bytes) -> Namespace | None:
-        """None also for a key that only begins like a pattern: its hints are dropped, whatever a policy thinks of them."""
-        found = self._around.keyspace.resolve(key)
-        return found if found and found.pattern.takes(key) else None
 
     async def _owner(self, partition: int | None) -> str | None:
         try:

@@ -1,116 +1,43 @@
-"""What is known about one key without a running updater: from the configuration, from Redis, and from the key's source.
+"""What is known about one key without a running updater: from Redis, and from the key's source.
 
-`cacheupdater explain` and `invalidate` call these functions once each. Only `removed`, for `invalidate`, writes anything.
+`cacheupdater explain` and `invalidate` call these functions once each. What the configuration says is in `whose`. Only `removed`, for `invalidate`, writes anything.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cacheupdater.adapters.glance_redis import Glance
+from cacheupdater.adapters.writer_redis import writer_for
 from cacheupdater.core import kinds
 from cacheupdater.core.answers import FINISHING
-from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.mending import reads_as
 from cacheupdater.errors import CacheUpdaterError, Faulty
 from cacheupdater.pipeline.judging import compared_with
 from cacheupdater.ports import Found
-from cacheupdater.service.components import Components, form_in
+from cacheupdater.service.components import Components
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cacheupdater.adapters.glance_redis import Look
-    from cacheupdater.config.models import LoadSection, NamespaceSection
+    from cacheupdater.config.secrets import Url
     from cacheupdater.config.settings import Config
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Value
-    from cacheupdater_client.protocol.patterns import Captures
+    from cacheupdater.service.whose import Declared
 
 ROW_S = (
     10.0  # seconds for the one statement of --connect: the time to connect, and the statement's own timeout
 )
 
 
-class Declared(NamedTuple):
-    """What the configuration says about a key."""
-
-    namespace: NamespaceSection | None
-    """None: no pattern begins like the key, or several do and it fits none of them."""
-    captures: Captures | None
-    """None: the key begins like the namespace's pattern, but does not fit it."""
-    spelled: bool
-    """Whether the key holds nothing but what patterns take: printable ASCII without a space."""
-    begins: bool
-    """Whether it begins like any pattern."""
-    full: bytes | None = None
-    """The key in Redis, if an application says this key and its framework puts something before it."""
-
-    def plain(self) -> dict[str, object]:
-        """The same for JSON."""
-        if self.namespace is None:
-            full = None if self.full is None else self.full.decode()
-            return {"namespace": None, "spelled": self.spelled, "begins": self.begins, "full": full}
-        pattern, load = self.namespace.pattern, self.namespace.load
-        binds = dict(zip(pattern.names, map(_plain, self.captures or ()), strict=False))
-        return {
-            "namespace": self.namespace.name,
-            "pattern": pattern.text,
-            "fits": self.captures is not None,
-            "spelled": self.spelled,
-            "captures": binds,
-            "source": load.source,
-            "statement": _statement(load),
-            "encoding": self.namespace.encoding,
-            "form": form_in(self.namespace),
-            "foreign": self.namespace.value.foreign,
-            "ttl": self.namespace.ttl.base,
-        }
-
-
-def _plain(value: object) -> object:
-    return value if isinstance(value, int) else str(value)
-
-
-def _statement(load: LoadSection) -> str:
-    return load.sql or (f"the function {load.python}" if load.python else f"the table {load.table}")
-
-
-def declared(config: Config, key: bytes) -> Declared:
-    """The namespace and the captures of the key."""
-    namespace = _keyspace(config).resolve(key)
-    captures = None if namespace is None else namespace.pattern.parse(key)
-    spelled = all(0x21 <= sign <= 0x7E for sign in key)
-    begins = any(key.startswith(each.pattern.prefix) for each in config.namespaces.values())
-    return Declared(namespace, captures, spelled=spelled, begins=begins, full=full(config, key))
-
-
-def full(config: Config, key: bytes) -> bytes | None:
-    """The key as it is in Redis, if a namespace's application says it without what its framework puts before it."""
-    for each in config.namespaces.values():
-        captures = each.key.parse(key) if each.framework else None
-        if captures is not None and each.pattern != each.key:
-            return each.pattern.format(captures)
-    return None
-
-
-def nobodys(config: Config, keys: Sequence[bytes]) -> list[bytes]:
-    """Those of these keys that fit no namespace's pattern."""
-    keyspace = _keyspace(config)
-    namespaces = [(key, keyspace.resolve(key)) for key in keys]
-    return [key for key, each in namespaces if each is None or each.pattern.parse(key) is None]
-
-
-def _keyspace(config: Config) -> Keyspace[NamespaceSection]:
-    return Keyspace([(each.pattern, each) for each in config.namespaces.values()])
-
-
-async def seen(config: Config, key: bytes) -> dict[str, object]:
+async def seen(cache: Url, key: bytes) -> dict[str, object]:
     """What Redis has at the key, for JSON; or why Redis does not answer."""
-    glance = Glance(config.cache.reveal())
+    glance = Glance(cache.reveal())
     try:
         look = await glance.look(key)
     except CacheUpdaterError as e:
@@ -193,11 +120,11 @@ def _differing(recipe: Recipe, look: Look, row: object | None) -> list[str]:
     return [str(each) for each in compared if each.what]
 
 
-async def removed(config: Config, keys: Sequence[bytes]) -> Mapping[bytes, str]:
+async def removed(cache: Url, keys: Sequence[bytes]) -> Mapping[bytes, str]:
     """Removes these keys from Redis behind the fence. Returns the keys that stayed, and why."""
     kept: dict[bytes, str] = {}
-    async with AsyncExitStack() as stack:
-        writer = Components(config, stack).writer()
+    writer = writer_for(cache.reveal())
+    try:
         for key in keys:
             try:
                 [answer] = await writer.invalidate([key])
@@ -206,4 +133,6 @@ async def removed(config: Config, keys: Sequence[bytes]) -> Mapping[bytes, str]:
             else:
                 if answer.result not in FINISHING:
                     kept[key] = answer.why or answer.result.value
+    finally:
+        await writer.close()
     return kept

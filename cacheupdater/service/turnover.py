@@ -163,6 +163,7 @@ class Turnover:
             self.now.pricing,
             partitions=self.supervisor.partitions,
             feeds=self._feeding.plain(now) if self._feeding else (),
+            sections=self.config.namespaces,
         )
 
     def _quarantine(self) -> QuarantinePages:

@@ -154,6 +154,50 @@ def test_a_pause_of_no_namespace_or_without_redis_says_what_to_do(redis_server, 
     assert "Redis cannot be used" in complaint
 
 
+def test_a_mistake_in_one_namespace_leaves_an_operator_every_command_that_can_be_right(
+    redis_url, pg_url, rows, updaters, plain
+):
+    updater = updaters.start(settings(redis_url, pg_url))
+    with Redis.from_url(redis_url, emit=updater.emit) as client:
+        client.mget(KEYS)
+        eventually(lambda: None not in plain.mget(KEYS))
+        good = updater.file.read_text()
+        broken = json.loads(good)
+        broken["namespaces"]["part"]["ttl"] = "soon"
+        updater.file.write_text(json.dumps(broken))
+        eventually(lambda: any("reload_refused" in each for each in updater.troubles))
+
+        def told(*words):
+            """What is printed though the file is refused; a note names the mistake."""
+            code, said, complaint = command(updater, *words)
+            assert (code, complaint.count("\n")) == (0, 1), complaint
+            assert "namespaces.part.ttl" in complaint
+            return said
+
+        said = json.loads(told("explain", "item:1", "-o", "json"))
+        assert (said["declared"]["namespace"], said["declared"]["statement"]) == ("item", SQL)
+        assert said["redis"]["type"] == "string"
+        assert "reload_refused" in told("explain", "item:1")
+        assert "begins like no pattern" in told("explain", "nobody:1")
+        assert told("quarantine", "list", "part") == "no key is in quarantine\n"
+        assert command(updater, "reload")[0] == 78
+
+        assert "item is paused" in told("pause", "item")
+        eventually(lambda: paused(updater))
+        assert "item is resumed" in told("resume", "item")
+        eventually(lambda: not paused(updater))
+        plain.set("item:2", "by hand")
+        assert told("invalidate", "item:2", "item:never") == "invalidated 2 of 2\n"
+        assert plain.get("item:2") is None
+
+        updater.terminate()
+        assert updater.wait() == 0
+        code, said, complaint = command(updater, "explain", "item:1")
+        assert (code, said) == (78, "")
+        assert "name the last good file with -c" in complaint
+        updater.file.write_text(good)
+
+
 def listed(updater, *arguments):
     code, said, complaint = command(updater, "quarantine", "list", "-o", "json", *arguments)
     assert code == 0, complaint

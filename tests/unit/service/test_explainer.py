@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from stories.engine import namespace, plenty
 
+from cacheupdater.config.models import NamespaceSection
 from cacheupdater.core.budget import Source
 from cacheupdater.core.events import of_quota
 from cacheupdater.core.pausing import Pause
@@ -28,7 +29,7 @@ async def troubles(*standing):
     return [(each["event"], each["subject"]) for each in (await page(*standing))["troubles"]]
 
 
-async def page(*standing, feeds=(), key=b"product:7", partitions=1):
+async def page(*standing, feeds=(), key=b"product:7", partitions=1, sections=None):
     told = [{"event": event, "subject": subject} for event, subject in standing]
     around = SimpleNamespace(
         keyspace=SimpleNamespace(resolve=lambda _key: NAMESPACE),
@@ -43,7 +44,9 @@ async def page(*standing, feeds=(), key=b"product:7", partitions=1):
         return None
 
     door = SimpleNamespace(partitions=partitions, open_now=True, owner=nobody)
-    explainer = Explainer(door, around, SimpleNamespace(policies={}), partitions={}, feeds=feeds)
+    explainer = Explainer(
+        door, around, SimpleNamespace(policies={}), partitions={}, feeds=feeds, sections=sections or {}
+    )
     return await explainer.page(key)
 
 
@@ -56,6 +59,20 @@ async def test_a_key_that_does_not_fit_its_pattern_has_no_policy_and_no_trouble_
         assert told["policy"] is None
         assert told["namespace"] is None
         assert told["troubles"] == []
+
+
+async def test_the_configuration_in_use_says_how_the_key_is_loaded():
+    """An operator's file may be refused meanwhile."""
+    load = {"source": "shop", "table": "products"}
+    sections = {"product": NamespaceSection(key="product:{id:int}", load=load).called("product")}
+    told = (await page(sections=sections))["declared"]
+    assert (told["namespace"], told["captures"], told["statement"]) == (
+        "product",
+        {"id": 7},
+        "the table products",
+    )
+    assert (await page(sections=sections, key=b"product:seven"))["declared"]["fits"] is False
+    assert (await page(key=b"product:7"))["declared"]["namespace"] is None
 
 
 async def test_before_the_queue_is_found_nobody_knows_the_partition_and_the_troubles_are_told():
