@@ -83,7 +83,7 @@ def test_a_mistake_that_another_one_hid_from_the_check_counts_too(load):
     ("old", "new"),
     [
         ("version: 1", "version: 2"),
-        ("version: 1", "[a, b]: 1"),
+        ("version: 1", "version: 1\n? [a, b]\n: 1"),
         ("version: 1", "!!omap"),
         ("127.0.0.1:9464", "127.0.0.1:7171"),
         ('hints"', 'hints", partitions: 3'),
