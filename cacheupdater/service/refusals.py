@@ -68,7 +68,7 @@ def _queue_problem(queue: QueueConfig) -> str:
 
 def _kafka_problem(address: Address) -> str:
     if find_spec("aiokafka") is None:
-        return "needs aiokafka: pip install 'cacheupdater[kafka]'"
+        return f"needs aiokafka: pip install {broker.PACKAGES}"
 
     try:
         broker.connection(address)
@@ -90,7 +90,7 @@ def _of_slots(config: Config) -> Iterator[tuple[Path, str]]:
     for name, source in config.sources.items():
         used = name in config.fed and source.changes and source.changes.replication
         if used and find_spec("psycopg2") is None:
-            yield ("sources", name, "changes"), "needs psycopg2: pip install 'cacheupdater[replication]'"
+            yield ("sources", name, "changes"), "needs psycopg2: pip install psycopg2-binary"
 
 
 def _depot_problem(queue: SqlQueueConfig) -> str:

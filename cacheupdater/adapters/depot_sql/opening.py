@@ -24,7 +24,5 @@ def depot_at(address: Address) -> PostgresDepot | SqliteDepot:
     try:
         from cacheupdater.adapters.depot_sql.postgres import PostgresDepot  # noqa: PLC0415  asyncpg is an extra
     except ModuleNotFoundError as e:
-        raise Misconfigured(
-            f"a queue in PostgreSQL needs {e.name}: pip install 'cacheupdater[postgres]'"
-        ) from None
+        raise Misconfigured(f"a queue in PostgreSQL needs {e.name}: pip install {e.name}") from None
     return PostgresDepot(address)

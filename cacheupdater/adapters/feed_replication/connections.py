@@ -32,9 +32,7 @@ def driver() -> ModuleType:
     try:
         import psycopg2.extras  # noqa: PLC0415  an extra
     except ModuleNotFoundError:
-        raise Misconfigured(
-            "changes: replication needs psycopg2: pip install 'cacheupdater[replication]'"
-        ) from None
+        raise Misconfigured("changes: replication needs psycopg2: pip install psycopg2-binary") from None
     module: ModuleType = psycopg2
     return module
 

@@ -146,7 +146,7 @@ def _library() -> ModuleType:
 
 
 def _missing(package: str) -> Unreadable:
-    return Unreadable("codec", f"the package {package} is missing: pip install 'cacheupdater[kafka]'")
+    return Unreadable("codec", f"the package {package} is missing: pip install {package}")
 
 
 def _too_large() -> Unreadable:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 FORM = "kafka://host:9092,host:9092/topic"
+PACKAGES = "'aiokafka[zstd]<0.15' zstandard"
+"""What pip installs for Kafka, on both sides: the packages of the extra `kafka`, which any index has."""
+
 CLUSTER_FORM = "kafka://host:9092,host:9092"
 SERVERS_MAX = 32  # any one of them suffices to find the others
 SECURITY = ("ca", "cert", "key", "tls", "sasl", "username", "password_file", "token_file")

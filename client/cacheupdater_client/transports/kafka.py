@@ -15,7 +15,7 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from cacheupdater_client.protocol.broker import parse
+from cacheupdater_client.protocol.broker import PACKAGES, parse
 from cacheupdater_client.protocol.wire import Hello
 from cacheupdater_client.transports.kafka_producer import SAID_MAX, Destination, Producer
 from cacheupdater_client.transports.linger import Linger
@@ -62,7 +62,7 @@ def kafka_to(url: str) -> Callable[[], KafkaLink]:
         raise ValueError(f"does not know compression={compression}; there are {', '.join(_COMPRESSIONS)}")
     needed = ("aiokafka",) if compression == "none" else ("aiokafka", "cramjam")  # which brings zstd
     if not all(map(importlib.util.find_spec, needed)):
-        raise ValueError("needs aiokafka: pip install 'cacheupdater[kafka]'")
+        raise ValueError(f"needs aiokafka: pip install {PACKAGES}")
     return lambda: KafkaLink(Destination(address, acks, compression))
 
 

@@ -1,7 +1,7 @@
 """`manage.py runupdater`: the updater, with the settings and the path of this project.
 
 The process becomes `python -m cacheupdater run`, so signals and exit codes are the updater's. Loaders that use models call
-`django.setup()` themselves, as they do under any other start. Needs `pip install 'cacheupdater[updater]'`.
+`django.setup()` themselves, as they do under any other start. Needs the extra `updater` of cacheupdater.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
         """Does not return."""
         del args, options
         if find_spec("cacheupdater") is None:
-            raise CommandError("the updater is not installed: pip install 'cacheupdater[updater]'")
+            raise CommandError(
+                "the updater is not installed: install the package cacheupdater with its extra `updater`"
+            )
         said = [word for name, value in (("-c", config), ("--app", app)) if value for word in (name, value)]
         # manage.py found the project beside itself; the updater looks where PYTHONPATH says
         places = [sys.path[0], os.environ.get("PYTHONPATH")]  # noqa: TID251  for the next program
