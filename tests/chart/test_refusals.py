@@ -87,6 +87,11 @@ CASES = [
     ),
     (
         MEMORY,
+        ["config.namespaces.product.load.source=mian"],
+        'config.namespaces.product.load.source: no source is called "mian"; use one of main, or write it into config.sources',
+    ),
+    (
+        MEMORY,
         ["config.cache.url=redis://:s3cret@redis:6379/0"],
         "config.cache.url: holds a password, and a ConfigMap is no secret; write ${NAME} there",
     ),
@@ -299,6 +304,12 @@ def test_wrong_values_are_refused_with_the_sentence_that_mends_them(base, wrong,
     done = template("--values", PLACES[base], *(f"--set={each}" for each in wrong))
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_a_source_that_a_variable_names_is_left_to_the_updater():
+    """Only the pod knows its variables."""
+    done = template("--values", PLACES[MEMORY], "--set=config.namespaces.product.load.source=${SOURCE}")
+    assert done.returncode == 0, done.stderr
 
 
 def test_at_least_forty_wrong_values_are_tried():

@@ -111,9 +111,14 @@ state.persistence: each updater needs a file of its own, and pods of a Deploymen
 state.persistence: nothing is kept without a file; set config.state: /var/lib/cacheupdater/learned
 {{- end }}
 {{- end }}
+{{- $sources := keys (dig "sources" dict (default dict .Values.config)) | sortAlpha }}
 {{- range $name, $one := dig "namespaces" dict (default dict .Values.config) }}
 {{- if and (dig "load" "python" "" $one) (not $.Values.loaders.configMap) (not $.Values.extraVolumeMounts) (eq $.Values.image.repository "cacheupdater/cacheupdater") }}
 config.namespaces.{{ $name }}.load.python: nothing is on /app; name loaders.configMap, mount a volume, or use an image of yours that holds it
+{{- end }}
+{{- $source := dig "load" "source" "" $one }}
+{{- if and $source (not (has $source $sources)) (not (contains "$" $source)) }}
+config.namespaces.{{ $name }}.load.source: no source is called {{ $source | quote }}; use one of {{ join ", " $sources }}, or write it into config.sources
 {{- end }}
 {{- end }}
 {{- end }}
