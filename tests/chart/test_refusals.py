@@ -282,6 +282,16 @@ CASES = [
     ),
     (
         MEMORY,
+        ["metrics.prometheusRule.onCall.oldestSeconds=30"],
+        "at '/metrics/prometheusRule/onCall/oldestSeconds': exclusiveMinimum: got 30, want 30",
+    ),
+    (
+        MEMORY,
+        ["metrics.prometheusRule.onCall.runbook=https://wiki/on-call#alerts"],
+        "at '/metrics/prometheusRule/onCall/runbook': 'https://wiki/on-call#alerts' does not match pattern",
+    ),
+    (
+        MEMORY,
         ["metrics.podMonitor.enabled=true", "metrics.serviceMonitor.enabled=true"],
         "metrics: podMonitor and serviceMonitor would count everything twice; enable one of them",
     ),

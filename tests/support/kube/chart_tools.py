@@ -1,7 +1,9 @@
-"""The real tools that judge the chart: helm, kubernetes-validate, checkov, and the CRDs of KEDA and the Prometheus operator.
+"""The real tools that judge the chart: helm, kubernetes-validate, checkov, promtool, and the CRDs of KEDA and the Prometheus
+operator.
 
 Each tool is taken from PATH, or else from the user's cache folder, where its first use puts it: helm is built from its Go
-module, and the Python tools get an environment of their own (checkov alone is 290 MB). The run prints which tools ran, so that
+module, and the Python tools get an environment of their own (checkov alone is 290 MB). promtool is only looked for: it comes
+with Prometheus, for which distributions have packages. The run prints which tools ran, so that
 its result is not overrated. Tests whose tool cannot be had are skipped, with the reason.
 """
 
@@ -87,6 +89,16 @@ def helm() -> str:
         assert made.returncode == 0, made.stderr
         found = str(CACHE / "bin/helm")
     told(f"{found}: {ran(found, 'version', '--template', '{{.Version}}').stdout}")
+    return found
+
+
+@cache
+def promtool() -> str:
+    """The path of promtool."""
+    found = shutil.which("promtool") or shutil.which(str(CACHE / "bin/promtool"))
+    if not found:
+        pytest.skip(f"promtool is neither on PATH nor in {CACHE}/bin: install Prometheus")
+    told(f"{found}: {ran(found, '--version').stdout.partition(' (')[0]}")
     return found
 
 
