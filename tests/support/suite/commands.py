@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.cli import main
+from cacheupdater.core import depot_url
 
 FILE = """\
 version: 1
@@ -24,3 +28,15 @@ def on_a_queue(folder, capsys):
         return code, printed.out, printed.err
 
     return run
+
+
+def put(url, *packs):
+    """These packs, each with its partition, lie in the queue in a SQL database."""
+
+    async def run():
+        depot = depot_at(depot_url.parse(url))
+        await depot.open()
+        await depot.put(packs)
+        await depot.close()
+
+    asyncio.run(run())

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
-from suite.commands import on_a_queue
+from suite.commands import on_a_queue, put
 
-from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.adapters.writer_redis import RedisWriter
-from cacheupdater.core import depot_url
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater_client.protocol.wire import CHANGE, TOUCH, encode_pack
 
@@ -24,16 +21,6 @@ def queue(tmp_path, capsys):
 @pytest.fixture
 def url(tmp_path):
     return f"sqlite:///{tmp_path}/hints.db?partitions=3"
-
-
-def put(url, *packs):
-    async def run():
-        depot = depot_at(depot_url.parse(url))
-        await depot.open()
-        await depot.put(packs)
-        await depot.close()
-
-    asyncio.run(run())
 
 
 class Terminal:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
+from suite.commands import put
 
-from cacheupdater.adapters.depot_sql import depot_at
 from cacheupdater.cli import asking, freshness, main
-from cacheupdater.core import depot_url
 from cacheupdater.errors import Unavailable
 from cacheupdater_client.protocol.wire import CHANGE, encode_pack
 
@@ -232,16 +230,6 @@ def test_a_purge_needs_the_namespaces_and_drops_nothing_without_them(run, tmp_pa
         " mend it, or name the last good file with -c"
     )
     assert "1 pack in 1 of 1 partition" in run("queue", "lag")[1]
-
-
-def put(url, *packs):
-    async def run():
-        depot = depot_at(depot_url.parse(url))
-        await depot.open()
-        await depot.put(packs)
-        await depot.close()
-
-    asyncio.run(run())
 
 
 def test_explain_takes_the_namespace_from_the_updater(updater, run):
