@@ -22,7 +22,7 @@ PACKS, PACK = 40, 1_000
 PROBES = 40
 LONGEST_S = 0.1
 USUAL_S, RARE = 0.02, 0.001  # of processor time: one longer turn in a thousand
-SLOW_TRIES = 3  # stories in which a slow machine may show that it keeps the bounds
+TRIES = 3  # stories, of which one must keep the bounds: another process adds to a turn's time, a fault adds to it in each
 # seats in one dict; one more, and it is made anew: 42 MB that nobody has touched, at once
 LARGE = 2**20 * 2 // 3
 ROUNDS = 3  # so often each key is read, about
@@ -140,9 +140,9 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
     counts among the rare turns, and no other may take 100 ms. `make test` has 20,000 keys and a few hundred turns, of which one
     may be longer than 20 ms.
 
-    20 and 100 ms are bounds of the metric, and the test judges by these alone. A machine that computes slower than the one where
-    they were found gets more tries. If it keeps them in none, the test judges by the metric's next bounds that allow for its pace.
-    Then it is skipped, so that the report says what was not shown.
+    20 and 100 ms are bounds of the metric, and the test judges by these alone. If no story keeps them, on a machine that computes
+    slower than the one where they were found, the test judges by the metric's next bounds that allow for its pace. Then it is
+    skipped, so that the report says what was not shown.
     """
     sources = {"main": {"budget": budget}}
     load = {"source": "main", "python": "live.loaders:plain"}
@@ -154,17 +154,17 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
     packs, policy = amount(20, 1_000), request.node.callspec.id
     seats = packs * PACK if refresh else 0
 
-    for _ in range(SLOW_TRIES):
+    for _ in range(TRIES):
         turns, longer, slow = _story(updaters, settings, packs, seats=seats)
         if _kept(turns, longer, USUAL_S, LONGEST_S, seats=seats):
             break
-        assert slow > 1.0, longer
     record_property(f"figure: {packs * PACK} keys, {policy}: turns", turns)
     for bound in (USUAL_S, LONGEST_S):
         record_property(
             f"figure: {packs * PACK} keys, {policy}: of these longer than {bound:g} s of CPU", longer[bound]
         )
     if not _kept(turns, longer, USUAL_S, LONGEST_S, seats=seats):
+        assert slow > 1.0, longer
         wider = [min(each for each in longer if each >= bound * slow) for bound in (USUAL_S, LONGEST_S)]
         assert _kept(turns, longer, *wider, seats=seats), longer
         pytest.skip(f"the machine is {slow:.1f} times slower than usual: judged by {wider} s of CPU")
