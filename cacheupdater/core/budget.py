@@ -93,6 +93,11 @@ class Cost:
         self._source = source
         self._due = 0
 
+    @property
+    def due(self) -> int:
+        """Rows of this namespace that are due in all engines."""
+        return self._due
+
     def wait(self, rows: int) -> None:
         """So many more rows are due (fewer, if negative)."""
         self._due += rows

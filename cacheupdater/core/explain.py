@@ -1,7 +1,8 @@
 """What the core knows of one key, in plain words: for a person who asks why a value is old.
 
 `Engine.explain` calls `seat_of` when a person asks the updater. Nothing here runs on a hint's path or changes anything. A
-seat's sentence names the first thing that stands in the way of the key's next load.
+seat's sentence names the first thing that stands in the way of the key's next load. `shortage` says in numbers what a budget
+or a quota pays, and how much waits for it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.unit import PATIENT, URGENCY, Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cacheupdater.core.bucket import Bucket
     from cacheupdater.core.dedup import Dedup
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.quarantine import Quarantined
     from cacheupdater.core.unit import Demand, Unit
 
 State: TypeAlias = Literal["none", "due", "running", "held"]
+
+WORTH_TELLING_S = 1.0
+"""Seconds: what is due for less long needs no explanation. From here on a source counts as behind (`schedule`)."""
 
 
 class Seat(NamedTuple):
@@ -39,6 +46,18 @@ class Explained(NamedTuple):
     seat: Seat
     quarantined: Quarantined | None
     absent: bool  # its row is known not to exist: misses cost the database nothing for a while
+
+
+class Shortage(NamedTuple):
+    """A budget or a quota that pays for less than is asked. Amounts are rows, or milliseconds if it is `timed`."""
+
+    whose: Literal["budget", "quota"]
+    of: str  # the source, or the namespace
+    timed: bool
+    rate: float  # a second
+    waiting: float
+    seconds: float  # until all of that could be paid, if nothing more came
+    given_up: float  # seconds after which a key that is due is dropped
 
 
 def seat_of(dedup: Dedup, key: bytes, now: float) -> Seat:
@@ -68,13 +87,9 @@ def hindrance(unit: Unit, now: float) -> str:
     if busy := _unpaid(namespace, demand, now) or _busy(namespace, now) or _apart(namespace, demand):
         return busy
     if source.bucket.level(now) < namespace.cost.per_row:
-        what = "ms of database time" if source.timed else "rows"
-        return (
-            f"the budget of source {source.name}: {source.bucket.rate:g} {what} a second are spent,"
-            f" and {source.due:.0f} are due{_overtaken(unit)}"
-        )
+        return f"the budget of source {source.name}, which is spent{_overtaken(unit)}"
     if quota is not None and quota.level(now) < 1.0:
-        return f"the quota of namespace {namespace.name}: {quota.rate:g} rows a second are spent"
+        return f"the quota of namespace {namespace.name}, which is spent"
     if demand.urgency == PATIENT:
         return "a quiet moment of its source: few readers would notice the change"
     return "its turn among namespaces and peers"
@@ -117,3 +132,34 @@ def _busy(namespace: Namespace, now: float) -> str:
     if source.slots.room(namespace) <= 0:
         return f"a connection of source {source.name}: loads of namespace {namespace.name} are slow, so others keep one"
     return ""
+
+
+def shortage(
+    namespace: Namespace, age: float, now: float, *, worthy: Mapping[Namespace, float] | None = None
+) -> Shortage | None:
+    """What pays for less than is asked: the budget of the namespace's source, or its quota if that needs longer.
+
+    `age` is how long the core lets a key be due. `worthy` are keys that a policy asks for once they can be paid.
+    """
+    source, quota, cost, also = namespace.source, namespace.quota, namespace.cost, worthy or {}
+    if source.breaker.opens_at(now) > now:
+        return None
+    more = sum(keys * each.cost.per_row for each, keys in also.items() if each.source is source)
+    given_up = min(namespace.backlog_age, age)
+    waiting = source.due + more
+    seconds = _unpaid_for(source.bucket, waiting, cost.per_row, now)
+    found = Shortage("budget", source.name, source.timed, source.bucket.rate, waiting, seconds, given_up)
+    if quota is not None:
+        waiting = cost.due + also.get(namespace, 0.0)
+        seconds = _unpaid_for(quota, waiting, 1.0, now)
+        if seconds > found.seconds:
+            found = Shortage("quota", namespace.name, False, quota.rate, waiting, seconds, given_up)
+    return found if found.seconds >= WORTH_TELLING_S else None
+
+
+def _unpaid_for(bucket: Bucket, waiting: float, row: float, now: float) -> float:
+    """Seconds until this bucket has paid for all that waits, or for the next row; 0: something else holds it up."""
+    level = bucket.level(now)
+    if level >= max(row, bucket.burst / 2) or bucket.rate <= 0.0:
+        return 0.0
+    return max(0.0, max(waiting, row) - level) / bucket.rate

@@ -51,3 +51,11 @@ def test_what_is_due_is_worth_what_its_rows_cost_by_now():
     assert database.due == pytest.approx(100 * cost.per_row)
     cost.wait(-100)
     assert database.due == pytest.approx(0.0, abs=1e-6)
+
+
+def test_each_namespace_knows_its_own_due_rows():
+    database = source(timed=True)
+    one, other = Cost(database), Cost(database)
+    one.wait(100)
+    other.wait(7)
+    assert (one.due, other.due) == (100, 7)

@@ -8,12 +8,13 @@ from cacheupdater.core.breaker import SILENT_S, TROUBLES
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.cursors import Cursor
-from cacheupdater.core.explain import NO_SEAT, hindrance
+from cacheupdater.core.explain import NO_SEAT, hindrance, shortage
 from cacheupdater.core.hints import Kind
 from cacheupdater.core.peers import Peer
 from cacheupdater.core.unit import PATIENT, URGENCY, Demand, Unit
 
 A, B = b"p:1", b"p:2"
+AGE_S = 30.0
 
 
 def said(story, key=A, at=0.0):
@@ -133,3 +134,79 @@ def test_quarantine_and_absence_are_told():
     story.end(story.start(2.0), 2.0, Result.WRITTEN, absent=True)
     assert story.engine.explain(B, 2.1).absent
     assert not story.engine.explain(A, 2.1).absent
+
+
+# --- what pays for less than is asked ---------------------------------------------------------------------
+
+
+def poor(rate=10.0, *, level=0.0, **more):
+    """A source with so much saved up at time zero."""
+    return Source("db", Bucket(rate, rate, now=-level / rate), **{"concurrency": 2, **more})
+
+
+def asked(space, keys=100):
+    story = Story(space)
+    story.miss(*(b"p:%d" % number for number in range(keys)), at=0.0)
+    return story
+
+
+def test_a_budget_that_needs_seconds_for_what_is_due_is_short():
+    space = namespace(source=poor(level=4.0))
+    asked(space)
+    short = shortage(space, AGE_S, 0.0)
+    assert short == ("budget", "db", False, 10.0, 100.0, pytest.approx(9.6), AGE_S)
+
+
+def test_keys_that_are_worth_their_row_wait_for_the_budget_too():
+    space = namespace(source=poor())
+    asked(space, 50)
+    other = namespace("other", source=space.source)
+    elsewhere = namespace("away", source=poor())
+    short = shortage(space, AGE_S, 0.0, worthy={space: 30, other: 20, elsewhere: 70})
+    assert (short.waiting, short.seconds) == (100.0, pytest.approx(10.0))
+
+
+def test_a_budget_that_pays_for_what_is_due_within_a_second_is_not_short():
+    space = namespace(source=poor(rate=200.0))
+    asked(space)
+    assert shortage(space, AGE_S, 0.0) is None
+
+
+def test_a_budget_of_a_row_an_hour_is_short_of_the_next_row():
+    space = namespace(source=poor(rate=1 / 3600))
+    assert shortage(space, AGE_S, 0.0).seconds == pytest.approx(3600.0)
+
+
+def test_a_budget_that_is_saved_up_is_not_what_due_keys_wait_for():
+    """They wait for a quota, or for a connection."""
+    quota = Bucket(5.0, 5.0, now=0.0)
+    space = namespace(source=poor(level=10.0), quota=quota)
+    asked(space)
+    beside = namespace("beside", source=space.source)
+    assert shortage(space, AGE_S, 0.0)[:5] == ("quota", "p", False, 5.0, 100.0)
+    assert shortage(beside, AGE_S, 0.0) is None
+
+
+def test_of_a_budget_and_a_quota_the_one_that_needs_longer_is_told():
+    for rate, whose in ((1.0, "quota"), (50.0, "budget")):
+        space = namespace(source=poor(), quota=Bucket(rate, rate, now=0.0))
+        asked(space)
+        assert shortage(space, AGE_S, 0.0).whose == whose
+
+
+def test_a_source_that_is_only_probed_is_not_short_of_budget():
+    space = namespace(source=poor())
+    asked(space)
+    space.source.breaker.answered(-SILENT_S, 0.0)
+    for number in range(TROUBLES):
+        space.source.breaker.troubled(f"unit {number}", 0.0)
+    assert shortage(space, AGE_S, 0.0) is None
+
+
+def test_a_budget_of_time_is_told_in_milliseconds_and_a_namespace_may_wait_for_less_long_than_others():
+    space = namespace(source=poor(rate=300.0, timed=True), backlog_age=5.0)
+    space.cost.per_row = 20.0
+    asked(space)
+    short = shortage(space, AGE_S, 0.0)
+    assert (short.timed, short.waiting, short.given_up) == (True, 2000.0, 5.0)
+    assert short.seconds == pytest.approx(2000 / 300)
