@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 
 from cacheupdater import __version__
 from cacheupdater.core.events import of_quota
-from cacheupdater.core.explain import NO_SEAT
+from cacheupdater.core.explain import NO_SEAT, shortage
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater.price import Price
-from cacheupdater.price.view import view
+from cacheupdater.price.view import view, worthy
 from cacheupdater.service.whose import declared_in
 from cacheupdater_client.protocol import wire
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from cacheupdater.config.models import NamespaceSection
     from cacheupdater.core.events import Event
+    from cacheupdater.core.explain import Shortage
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.pipeline.partition import Partition
     from cacheupdater.pipeline.surroundings import Surroundings
@@ -104,7 +105,7 @@ class Explainer:
             "lives_on": _lives_on(namespace),
             "paused": self._paused(namespace),
             "left_alone": namespace is not None and self._around.judging.is_foreign(namespace),
-            **(self._held(ours, key, now) if ours else {}),
+            **(self._held(ours, key, namespace, now=now) if ours else {}),
             "last": self._last(key, now),
             "policy": self._policy(namespace, number, key, now),
             "feed": self._feed(namespace),
@@ -116,9 +117,12 @@ class Explainer:
         except CacheUpdaterError as e:
             return f"unknown: {e}"
 
-    def _held(self, ours: Partition, key: bytes, now: float) -> dict[str, object]:
+    def _held(
+        self, ours: Partition, key: bytes, namespace: Namespace | None, *, now: float
+    ) -> dict[str, object]:
         found = ours.engine.explain(key, now)
         barred = found.quarantined
+        short = self._short(namespace, now, seated=found.seat is not NO_SEAT) if namespace else None
         return {
             "seat": None if found.seat is NO_SEAT else found.seat._asdict(),
             "absent": found.absent,
@@ -132,7 +136,14 @@ class Explainer:
             else None,
             "open": ours.engine.pending,
             "full": ours.engine.full,
+            "short": None if short is None else short._asdict(),
         }
+
+    def _short(self, namespace: Namespace, now: float, *, seated: bool) -> Shortage | None:
+        """A key with a seat need not wait for those that a policy has not asked for yet."""
+        known = self._pricing.policies
+        policies = [] if seated else [known[each] for each in self._partitions if each in known]
+        return shortage(namespace, self._pricing.limits.backlog_age, now, worthy=worthy(policies, now))
 
     def _paused(self, namespace: Namespace | None) -> dict[str, object] | None:
         pause = self._around.paused.pauses.get(namespace) if namespace else None

@@ -136,6 +136,8 @@ def _held(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[str]
     seat = _some(updater["seat"])
     if seat is not None:
         yield from _seated(seat)
+        if seat["state"] == "due":
+            yield from _short(updater)
     elif not (left_alone or _some(updater["quarantined"]) or _was_left_alone(updater)):
         yield from _unasked(declared, updater)
 
@@ -198,6 +200,7 @@ def _unasked(declared: Facts, updater: Facts) -> Iterator[str]:
         return
     if policy["name"] == "fixed":
         yield f"No hint of the key waits: the next read asks for a refresh (every {_lasted(policy['every'])} at most)."
+        yield from _short(updater)
         return
     known = _some(policy["known"])
     if known is None and (updater["absent"] or updater["last"]):
@@ -215,6 +218,56 @@ def _unasked(declared: Facts, updater: Facts) -> Iterator[str]:
         )
     else:
         yield "A load is worth its row: the policy asks for it at the next hint or tick, as the budget allows."
+    if known is not None:
+        yield from _short(updater)
+
+
+def _short(updater: Facts) -> Iterator[str]:
+    """What pays for less than is asked, and for how long a load may have to wait for it."""
+    short = _some(updater.get("short"))  # an older updater does not tell
+    if short is None or _some(updater.get("paused")):
+        return
+    whose = f"source {short['of']}" if short["whose"] == "budget" else f"namespace {short['of']}"
+    yield (
+        f"The {short['whose']} of {whose} pays for {_paid(short)}, and {_waiting(short)}. {_given_up(updater, short)}"
+        f" `{_setting(short)}` changes the rate."
+    )
+
+
+def _paid(short: Facts) -> str:
+    rate = _number(short["rate"])
+    if short["timed"]:
+        return f"{rate:.4g} ms of database time a second"
+    if rate < 1.5:
+        return f"a row each {_lasted(1.0 / rate)}"
+    return f"{rate:.4g} rows a second" if rate < 1000 else f"{rate:,.0f} rows a second"
+
+
+def _waiting(short: Facts) -> str:
+    waiting, lasts = _number(short["waiting"]), _lasted(short["seconds"])
+    if round(waiting) == 0:
+        return f"is spent: about {lasts} until the next load"
+    if short["timed"]:
+        return f"loads of {waiting:,.0f} ms wait for it: about {lasts} for all of them"
+    if round(waiting) == 1:
+        return f"1 key waits for it, for about {lasts}"
+    return f"{waiting:,.0f} keys wait for it: about {lasts} for all of them"
+
+
+def _given_up(updater: Facts, short: Facts) -> str:
+    """Whether hints are dropped because they wait for so long."""
+    if any(each["event"] == "dropped" for each in _each(updater["troubles"])):
+        return "Hints are dropped now (trouble `dropped`)."
+    if _number(short["seconds"]) > _number(short["given_up"]):
+        return f"A hint that has waited for {_lasted(short['given_up'])} is dropped."
+    return "No hint is dropped now."
+
+
+def _setting(short: Facts) -> str:
+    """The setting that makes it pay for more."""
+    if short["whose"] == "quota":
+        return f"namespaces.{short['of']}.quota.rate"
+    return f"sources.{short['of']}.{'db_time' if short['timed'] else 'budget'}"
 
 
 def _refreshes_a_miss(updater: Facts | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -17,6 +18,10 @@ from cacheupdater_client.protocol import fence
 pytestmark = pytest.mark.usefixtures("patient")  # the commands run in this process
 
 HOLD = "40s"
+STARVED = re.compile(
+    r"The budget of source scarce pays for 2 rows a second, and \d+ keys wait for it: about [\d.]+ s for all of them\."
+    r" .* `sources\.scarce\.budget` changes the rate\."
+)
 NAMESPACES = {
     "banner": {
         "key": "banner:{slot}",
@@ -44,6 +49,16 @@ NAMESPACES = {
         "framework": {"kind": "django", "key_prefix": "web"},
         "load": {"python": "live.loaders:banners", "source": "code"},
     },
+    "starved": {
+        "key": "starved:{slot}",
+        "load": {"python": "live.loaders:banners", "source": "scarce"},
+        "refresh": {"policy": "price", "worth": 1_000_000},
+    },
+    "rationed": {
+        "key": "rationed:{slot}",
+        "load": {"python": "live.loaders:banners", "source": "code"},
+        "quota": {"rate": "2/s"},
+    },
     "dear": {
         "key": "dear:{slot}",
         "load": {"python": "live.loaders:banners", "source": "code"},
@@ -54,6 +69,7 @@ SOURCES = {
     "code": {"budget": "5000/s"},
     "asleep": {"budget": "5000/s", "statement_timeout": "1500ms"},
     "poor": {"budget": "1/h"},
+    "scarce": {"budget": "2/s"},
     "desk": {"url": "sqlite+aiosqlite:////nowhere/desk.db", "budget": "5000/s"},
 }
 
@@ -168,11 +184,47 @@ def test_a_budget_that_is_spent(updater, application):
     eventually(lambda: "the budget of source poor" in because(updater, "poor:first"), within=30)
 
 
+def test_a_key_that_is_worth_its_row_is_told_how_long_a_starved_budget_takes(
+    updater, application, session_redis_url
+):
+    """Misses are loaded first, so the budget has no row for what is only old. A row of the sample may go to one of these."""
+    old = ["starved:one", "starved:two", "starved:three"]
+    application.mget(old)
+    with redis.Redis.from_url(session_redis_url) as plain:
+        eventually(lambda: all(plain.mget(old)))
+    application.mget([f"starved:{number}" for number in range(100)])
+    eventually(lambda: STARVED.search(because(updater, "starved:99")))
+    assert because(updater, "starved:99").startswith("A refresh is due since")
+
+    def told(key):
+        said = because(updater, key)
+        return "A load is worth its row" in said and STARVED.search(said)
+
+    def read():
+        application.mget(old)
+        return any(map(told, old))
+
+    eventually(read, within=20)
+    short = explained(updater, "starved:99")["updater"]["short"]
+    assert (short["whose"], short["of"], short["rate"]) == ("budget", "scarce", 2.0)
+    assert short["seconds"] == pytest.approx(short["waiting"] / 2.0, abs=1.0)
+
+
+def test_a_key_is_told_how_long_a_quota_takes(updater, application):
+    application.mget([f"rationed:{number}" for number in range(60)])
+    wanted = "The quota of namespace rationed pays for 2 rows a second, and "
+    eventually(lambda: wanted in because(updater, "rationed:59"))
+    assert "`namespaces.rationed.quota.rate` changes the rate." in because(updater, "rationed:59")
+
+
 def test_a_hint_that_is_dropped_because_too_many_keys_wait(updater, application):
     for number in range(20):
         application.get(f"crowded:{number}")
     eventually(lambda: "dropped: hints of crowded are dropped" in because(updater, "crowded:0"), within=30)
     assert "the budget of source poor, or a quota, does not pay" in because(updater, "crowded:0")
+    said = " ".join(because(updater, f"crowded:{number}") for number in range(20))
+    assert "The budget of source poor pays for a row each 60 min, and " in said
+    assert "Hints are dropped now (trouble `dropped`). `sources.poor.budget` changes the rate." in said
 
 
 def test_a_value_that_no_updater_wrote(updater, application, session_redis_url):

@@ -3,11 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
-from stories.engine import namespace, plenty
+from stories.engine import Story, namespace, plenty
 
 from cacheupdater.config.models import NamespaceSection
+from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.budget import Source
 from cacheupdater.core.events import of_quota
+from cacheupdater.core.limits import Limits
 from cacheupdater.core.pausing import Pause
 from cacheupdater.service.explain import Explainer
 
@@ -29,10 +31,12 @@ async def troubles(*standing):
     return [(each["event"], each["subject"]) for each in (await page(*standing))["troubles"]]
 
 
-async def page(*standing, feeds=(), key=b"product:7", partitions=1, sections=None):
+async def page(
+    *standing, feeds=(), key=b"product:7", partitions=1, sections=None, owned=None, space=NAMESPACE
+):
     told = [{"event": event, "subject": subject} for event, subject in standing]
     around = SimpleNamespace(
-        keyspace=SimpleNamespace(resolve=lambda _key: NAMESPACE),
+        keyspace=SimpleNamespace(resolve=lambda _key: space),
         notices=SimpleNamespace(plain=lambda: told),
         recent=SimpleNamespace(last=lambda _key: None),
         paused=SimpleNamespace(pauses=PAUSES),
@@ -44,9 +48,8 @@ async def page(*standing, feeds=(), key=b"product:7", partitions=1, sections=Non
         return None
 
     door = SimpleNamespace(partitions=partitions, open_now=True, owner=nobody)
-    explainer = Explainer(
-        door, around, SimpleNamespace(policies={}), partitions={}, feeds=feeds, sections=sections or {}
-    )
+    pricing = SimpleNamespace(policies={}, limits=Limits())
+    explainer = Explainer(door, around, pricing, partitions=owned or {}, feeds=feeds, sections=sections or {})
     return await explainer.page(key)
 
 
@@ -147,3 +150,22 @@ async def test_a_feed_is_told_only_if_it_tells_changes_of_the_namespace():
     assert (await page(feeds=[shop]))["feed"] is None
     shop["namespaces"].append("product")
     assert (await page(feeds=[shop]))["feed"] == shop
+
+
+async def test_the_owner_tells_what_pays_for_less_than_is_asked():
+    poor = namespace("product", source=Source("shop", Bucket(2.0, 2.0, now=1e12), concurrency=1))
+    story = Story(poor)
+    story.miss(*(b"product:%d" % number for number in range(100)), at=0.0)
+    owned = {0: SimpleNamespace(engine=story.engine)}
+    assert (await page(space=poor))["partition"] == 0
+    assert "short" not in await page(space=poor)
+    for key in (b"product:7", b"product:7000"):
+        short = (await page(space=poor, owned=owned, key=key))["short"]
+        assert (short["whose"], short["of"], short["rate"], short["waiting"]) == (
+            "budget",
+            "shop",
+            2.0,
+            100.0,
+        )
+        assert short["given_up"] == Limits().backlog_age
+    assert (await page(owned={0: SimpleNamespace(engine=Story(NAMESPACE).engine)}))["short"] is None

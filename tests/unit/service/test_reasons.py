@@ -227,3 +227,89 @@ def test_a_pause_is_told_once_with_whom_and_the_command_that_ends_it():
             " `cacheupdater resume product` ends that."
         )
         assert "Trouble" not in text
+
+
+SHORT = {
+    "whose": "budget",
+    "of": "shop",
+    "timed": False,
+    "rate": 10.0,
+    "waiting": 480.0,
+    "seconds": 48.0,
+    "given_up": 60.0,
+}
+STARVED = (
+    "The budget of source shop pays for 10 rows a second, and 480 keys wait for it: about 48.0 s for all of them."
+    " No hint is dropped now. `sources.shop.budget` changes the rate."
+)
+
+
+def short(**changed):
+    return {"short": SHORT | changed}
+
+
+def test_a_key_that_is_worth_its_row_is_told_how_long_the_budget_needs_for_all_that_wait():
+    assert because(DECLARED, REDIS, UPDATER | short(), None) == [
+        "A load is worth its row: the policy asks for it at the next hint or tick, as the budget allows.",
+        STARVED,
+    ]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"seat": SEAT},
+        {"policy": {"name": "fixed", "every": 5.0}},
+        {"policy": {"name": "price", "known": {**KNOWN, "worth": 0.01}}},
+    ],
+    ids=["due", "refreshed_at_the_next_read", "unworthy_while_others_wait"],
+)
+def test_a_key_whose_load_the_budget_holds_up_is_told_so(state):
+    assert said(updater={**short(), **state}).endswith(STARVED)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"seat": {**SEAT, "state": "running"}},
+        {"seat": {**SEAT, "state": "held"}},
+        {"policy": {"name": "price", "known": None}},
+        {"paused": {"by": "ann@host", "since": 60.0}, "seat": SEAT},
+        {"quarantined": BARRED},
+    ],
+    ids=["running", "held", "unread", "paused", "quarantined"],
+)
+def test_a_key_that_waits_for_something_else_is_told_nothing_of_the_budget(state):
+    assert "pays for" not in said(updater={**short(), **state})
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            {"whose": "quota", "of": "product"},
+            "The quota of namespace product pays for 10 rows a second, and 480 keys wait for it:",
+        ),
+        ({"whose": "quota", "of": "product"}, "`namespaces.product.quota.rate` changes the rate."),
+        (
+            {"timed": True, "rate": 300.0, "waiting": 9000.0, "seconds": 30.0},
+            "The budget of source shop pays for 300 ms of database time a second, and loads of 9,000 ms wait for it:",
+        ),
+        ({"timed": True}, "`sources.shop.db_time` changes the rate."),
+        ({"rate": 1 / 3600}, "pays for a row each 60 min, and 480 keys"),
+        ({"rate": 2.5}, "pays for 2.5 rows a second, and 480 keys"),
+        ({"rate": 1234.5, "waiting": 12345.0}, "pays for 1,234 rows a second, and 12,345 keys"),
+        ({"waiting": 1.0}, "and 1 key waits for it, for about 48.0 s."),
+        ({"waiting": 0.0}, "pays for 10 rows a second, and is spent: about 48.0 s until the next load."),
+        ({"given_up": 30.0}, "for all of them. A hint that has waited for 30.0 s is dropped. `sources"),
+    ],
+)
+def test_what_is_short_is_told_in_its_own_unit_with_its_setting(changed, sentence):
+    assert sentence in said(updater=short(**changed))
+
+
+def test_hints_that_are_dropped_meanwhile_are_told_with_their_trouble():
+    dropped = {"event": "dropped", "subject": "shop", "text": "hints of product are dropped", "seconds": 9.0}
+    text = said(updater={**short(given_up=30.0), "troubles": [dropped]})
+    assert "Trouble for 9.0 s: dropped: hints of product are dropped." in text
+    assert "for all of them. Hints are dropped now (trouble `dropped`). `sources" in text
