@@ -51,6 +51,8 @@ class Silent:
 
     def level(self, metric, value, *, label=""): ...
 
+    def end(self, metric, *, label=""): ...
+
 
 class Pinned:
     """A pattern whose captures cost nothing."""

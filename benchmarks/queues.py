@@ -68,6 +68,8 @@ class Silent:
 
     def level(self, metric, value, *, label=""): ...
 
+    def end(self, metric, *, label=""): ...
+
 
 class Reader:
     """Reads so many packs, and knows the CPU of that."""

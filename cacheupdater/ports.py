@@ -311,3 +311,7 @@ class Observer(Protocol):
     def level(self, metric: Metric, value: float, *, label: str = "") -> None:
         """The present value of a gauge."""
         ...
+
+    def end(self, metric: Metric, *, label: str = "") -> None:
+        """The gauge has no value any more, such as one of a partition that another process owns by now."""
+        ...

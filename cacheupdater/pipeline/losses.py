@@ -61,6 +61,10 @@ class Losses:
         """As `Observer`."""
         self._observer.level(metric, value, label=label)
 
+    def end(self, metric: Metric, *, label: str = "") -> None:
+        """As `Observer`."""
+        self._observer.end(metric, label=label)
+
     def tell(self, now: float) -> None:
         """Reports what was lost since the last call, and what has ended."""
         lately, self._lately = self._lately, Counter()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# levels of this process' memory: 0 once another updater owns the partition, or their sum over all processes would be wrong
+# levels of a partition: they end once another updater owns it, or their sums and offsets over all processes would be wrong
 _OURS: tuple[Metric, ...] = (
     "pending",
     "tracked",
@@ -41,6 +41,8 @@ _OURS: tuple[Metric, ...] = (
     "quarantined",
     "slow_keys",
     "removals_waiting",
+    "scan_offset",
+    "done_offset",
 )
 _ANSWERED = frozenset({Result.FAILED, Result.FOREIGN})  # Redis was up, and refused a single key
 
@@ -309,7 +311,7 @@ class Telling:
         self.totals(engine, now)
         self._around.quarantining.holds(self._label, {})
         for metric in _OURS:
-            self._observer.level(metric, 0, label=self._label)
+            self._observer.end(metric, label=self._label)
         self._notices.over("full", self._label)
         self.read()
         self.committed()

@@ -24,6 +24,9 @@ class Untold:
     def level(self, metric: Metric, value: float, *, label: str = "") -> None:
         """As `Observer`."""
 
+    def end(self, metric: Metric, *, label: str = "") -> None:
+        """As `Observer`."""
+
     def trouble(self, event: QueueEvent, subject: str, text: str) -> None:
         """As `Troubles`."""
 

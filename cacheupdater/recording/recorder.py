@@ -68,6 +68,9 @@ class Recorder(Peering):
     def level(self, metric: Metric, value: float, *, label: str = "") -> None:
         """Not recorded."""
 
+    def end(self, metric: Metric, *, label: str = "") -> None:
+        """Not recorded."""
+
     def _take(self, pack: wire.Pack, clients: int) -> None:
         groups, foreign = self._keyspace.resolve_many(pack.keys)
         self.foreign += len(foreign)

@@ -30,6 +30,9 @@ class RecordingObserver:
     def level(self, metric: Metric, value: float, *, label: str = "") -> None:
         self.levels[metric, label] = value
 
+    def end(self, metric: Metric, *, label: str = "") -> None:
+        self.levels.pop((metric, label), None)
+
     def total(self, metric: Metric, *, label: str | None = None, reason: str | None = None) -> int:
         """The sum over everything that matches; None matches all."""
         return sum(

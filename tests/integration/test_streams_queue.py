@@ -6,6 +6,7 @@ An application sends its hints straight to the streams. One updater is killed, o
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -60,6 +61,37 @@ def test_reads_through_streams_are_filled_and_a_killed_updater_is_replaced(setti
         lambda: {each.decode() for each in plain.mget(KEYS) if each} == {f'"row {n}"' for n in range(60)}
     )
     assert third.running
+
+
+def shown(updater):
+    """The partitions of each gauge that has them."""
+    found = {}
+    for name, partition in re.findall(
+        r'^(\w+)\{partition="(\d+)"\}', updater.page("/metrics")[1], re.MULTILINE
+    ):
+        found.setdefault(name, set()).add(int(partition))
+    return found
+
+
+def test_an_updater_shows_no_series_of_partitions_that_it_has_given_away(settings, updaters):
+    """Members get partitions by lot: of so many, one of two gets none once in eight million times."""
+    url, everything = settings["queue"]["url"].replace("partitions=6", "partitions=24"), set(range(24))
+    first, second = (updaters.make(settings | {"queue": {"url": url}}) for _ in range(2))
+    first.start()
+    eventually(lambda: shown(first).get("cacheupdater_done_offset") == everything)
+    gauges = shown(first).keys()
+    second.start()
+
+    def divided():
+        ours, others = shown(first), shown(second)
+        return ours.keys() == others.keys() == gauges and all(
+            ours[each] | others[each] == everything and not ours[each] & others[each] for each in gauges
+        )
+
+    eventually(divided)
+    second.terminate()
+    assert second.wait() == 0
+    eventually(lambda: shown(first) == dict.fromkeys(gauges, everything))
 
 
 def test_check_tries_the_streams_and_says_what_is_wrong(settings, updaters, plain):

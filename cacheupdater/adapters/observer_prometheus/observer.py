@@ -99,6 +99,13 @@ class PrometheusObserver:
         if metric == "partitions":
             self._grow(int(value))
 
+    def end(self, metric: Metric, *, label: str = "") -> None:
+        """End the series of a gauge. `other` stands for many labels, so its series stays, and is 0."""
+        if self._gauges.pop((metric, label, ""), None) is not None:
+            self._families[metric].remove(label)
+        elif label not in self._known[self._declared[metric].label]:
+            self.level(metric, 0, label=label)
+
     def add(self, declared: Mapping[Metric, Declared]) -> None:
         """These metrics are shown too from now on: a reload has brought the first feed, or another part that counts."""
         self._families |= {

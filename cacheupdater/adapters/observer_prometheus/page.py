@@ -21,6 +21,7 @@ _HEAD = """\
 
 This page is generated from `cacheupdater/adapters/observer_prometheus/declared.py`. All names begin with `cacheupdater_`.
 The values of labels come from the configuration and from the lists below, never from a key; any other value is shown as `other`.
+A gauge with the label `partition` is shown by the owner of the partition, and ends when another process takes the partition over.
 In Kubernetes, Prometheus stores our label `namespace` as `exported_namespace`, unless a monitor says `honorLabels: true`.
 
 | metric | kind | labels | what |

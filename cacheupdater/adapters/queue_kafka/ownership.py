@@ -252,7 +252,7 @@ class Ownership:
             self._settling.discard(settled)
             for partition in lost:
                 self.inboxes[partition].over()
-                self._observer.level("lag", 0, label=str(partition))  # another updater owns it by now
+                self._observer.end("lag", label=str(partition))  # another updater owns it by now
 
     def _say_gone(self, partition: int, gone: int, reason: str) -> None:
         if gone:

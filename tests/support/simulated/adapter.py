@@ -171,6 +171,9 @@ class SimMember:
     def level(self, metric, value, *, label=""):
         """Not needed."""
 
+    def end(self, metric, *, label=""):
+        """Not needed."""
+
     # --- the group --------------------------------------------------------------------------------------
 
     @property

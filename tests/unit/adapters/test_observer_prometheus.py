@@ -74,6 +74,24 @@ def test_partitions_are_never_taken_back_and_never_without_bound(observer):
     assert value(observer, "pending", partition="other") == 1
 
 
+def test_a_level_that_ends_leaves_no_series_and_begins_anew_if_it_comes_back(observer):
+    for partition in ("0", "1"):
+        observer.level("pending", 7, label=partition)
+    observer.end("pending", label="1")
+    observer.end("tracked", label="1")  # nobody has shown it
+    assert value(observer, "pending", partition="1") is None
+    assert value(observer, "pending", partition="0") == 7
+    assert value(observer, "tracked", partition="1") is None
+    observer.level("pending", 3, label="1")
+    assert value(observer, "pending", partition="1") == 3
+
+
+def test_a_level_of_a_label_that_nobody_declared_is_nothing_once_it_ends(observer):
+    observer.level("pending", 7, label="1000000")
+    observer.end("pending", label="1000000")
+    assert value(observer, "pending", partition="other") == 0
+
+
 def test_a_feed_that_a_reload_removes_leaves_no_series_on_which_an_alert_could_wait():
     fed = PrometheusObserver(
         version="1", namespaces=[], partitions=1, sources=["main", "plain"], feeds=["main"]

@@ -90,6 +90,24 @@ class Member:
         """As above."""
 
 
+def test_the_lag_of_a_partition_that_another_updater_owns_is_not_shown():
+    async def story():
+        observer = RecordingObserver()
+        owned = Ownership(Member(), Commits(None), observer=observer)
+        owned.assigned([0, 1])
+        await owned.settle_in()
+        for partition in "01":
+            observer.level("lag", 5, label=partition)
+        owned.changes.get_nowait()
+        rebalance = asyncio.ensure_future(owned.revoked())
+        await asyncio.sleep(0)
+        owned.changes.get_nowait().settled()
+        await rebalance
+        assert not observer.levels
+
+    asyncio.run(story())
+
+
 def test_partitions_that_a_rebalance_takes_are_not_given_back_by_a_reload():
     """The group has not assigned them yet: whoever gets them begins with what the rebalance has left."""
 

@@ -15,11 +15,18 @@ class Process:
     def __init__(self):
         self.now = 0.0
         self.counted = []
+        self.levels = []
         self.notices = Notices(lambda: self.now)
         self.losses = Losses(self, self.notices)
 
     def count(self, metric, amount, *, label="", reason=""):
         self.counted.append((metric, amount, label, reason))
+
+    def level(self, metric, value, *, label=""):
+        self.levels.append((metric, label, value))
+
+    def end(self, metric, *, label=""):
+        self.levels.append((metric, label, None))
 
     def lose(self, *reasons, metric="intake_rejected"):
         for reason in reasons:
@@ -78,3 +85,9 @@ def test_each_text_is_about_a_reason_that_is_counted():
         ("lost", reason) for reason in meanings.LOST
     }
     assert _TEXTS.keys() <= known
+
+
+def test_levels_and_their_ends_are_passed_on(process):
+    process.losses.level("pending", 7, label="1")
+    process.losses.end("pending", label="1")
+    assert process.levels == [("pending", "1", 7), ("pending", "1", None)]

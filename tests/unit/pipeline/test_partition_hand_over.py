@@ -32,7 +32,7 @@ async def test_hand_over_finishes_what_it_can_commits_and_abandons_the_rest():
         assert shell.redis.get(b"quick:1") == b'"one"'
         assert shell.queue.commits == [(0, 1, 1)]
         assert partition.engine.cursor.scan == 2  # nothing was read any more
-        assert shell.observer.levels["pending", "0"] == 0  # what was abandoned is the next owner's
+        assert not shell.observer.levels  # what was abandoned is the next owner's
         await asyncio.sleep(200.0)
         assert shell.redis.get(b"slow:1") is None
 
@@ -47,7 +47,10 @@ async def test_hand_over_ends_as_soon_as_nothing_is_pending_and_so_does_the_part
         await partition.hand_over(5.0)
         assert now() == pytest.approx(0.5)
         assert shell.queue.commits == [(0, 1, 1)]
-        assert shell.observer.levels["pending", "0"] == 0  # the last totals are told
+        assert shell.observer.total("refreshes", label="p") == 1  # the last totals are told
+        assert not shell.observer.levels
+        await asyncio.sleep(10.0)
+        assert not shell.observer.levels  # nothing reports them anew
 
 
 @in_virtual_time
