@@ -51,7 +51,7 @@ class Source:
         self.slots = Slots(concurrency)
         self.breaker = Breaker()
         self.due = 0.0
-        """What the keys that are due in all engines will take from the bucket, once it is their turn."""
+        """What the keys that are due in all engines will take from the bucket, once it is their turn. See `Cost`."""
         self.priorities = Priorities(bucket)
         self.witnesses = Witnesses()
         self.outage = Outage()
@@ -86,12 +86,14 @@ class Source:
 class Cost:
     """What one row of a namespace takes from its source's bucket."""
 
-    __slots__ = ("_due", "_source", "per_row")
+    __slots__ = ("_claimed", "_due", "_quota", "_source", "per_row")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, quota: Bucket | None = None) -> None:
         self.per_row = 1.0  # a row; or a millisecond, until the first load has been measured
         self._source = source
+        self._quota = quota
         self._due = 0
+        self._claimed = 0.0  # its part of `source.due`
 
     @property
     def due(self) -> int:
@@ -101,7 +103,16 @@ class Cost:
     def wait(self, rows: int) -> None:
         """So many more rows are due (fewer, if negative)."""
         self._due += rows
-        self._source.due += rows * self.per_row
+        self._claim()
+
+    def _claim(self) -> None:
+        """What is due claims the source's budget, but no more of it than its quota pays in a second. Else thousands of keys that wait
+        for their quota would keep the policy from asking for any key of another namespace."""
+        quota = self._quota
+        rows = self._due if quota is None else min(self._due, max(1.0, quota.rate))
+        claimed = rows * self.per_row
+        self._source.due += claimed - self._claimed
+        self._claimed = claimed
 
     def settle(self, rows: int, paid: float, milliseconds: float) -> None:
         """A load has ended. If the budget is time, the load pays for its time, and the cost of a row is estimated anew."""
@@ -111,5 +122,5 @@ class Cost:
         if not rows:
             return
         learned = self.per_row + _LEARNED * (min(milliseconds / rows, _DEAREST) - self.per_row)
-        self._source.due += self._due * (learned - self.per_row)
         self.per_row = max(learned, 1e-6)
+        self._claim()

@@ -56,7 +56,7 @@ class Namespace:
     loads: Loads = field(init=False, default_factory=Loads)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cost", Cost(self.source))
+        object.__setattr__(self, "cost", Cost(self.source, self.quota))
         absent_bucket = AbsentBucket(self.source, self.quota, self.cost, share=self.missing_share)
         object.__setattr__(self, "absent_bucket", absent_bucket)
         object.__setattr__(self, "removing", removing(self.source, self.quota, self.cost))

@@ -9,6 +9,7 @@ from stories.engine import Story
 from stories.price import priced, source
 
 from cacheupdater.core.answers import ADOPTED, FOREIGN, UNCHANGED, WRITTEN
+from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.limits import Limits
@@ -23,13 +24,14 @@ A, B, C = b"p:1", b"p:2", b"p:3"
 class Priced(Story):
     """A story whose engine asks the policy `price`; the price itself is what the story says."""
 
-    def __init__(self, *, rate=100.0, burst=None, **terms):
-        self.source = source(rate, burst=burst)
+    def __init__(self, *, rate=100.0, burst=None, at=None, beside=None, **terms):
+        self.source = at or source(rate, burst=burst)
         self.space = priced(at=self.source, **terms)
-        keyspace = Keyspace([(self.space.pattern, self.space)])
-        self.market = Market(self.source, [self.space], random=Random(1).random, now=0.0)
-        self.price = Price(keyspace, [self.space], {self.source: self.market}, limits=Limits(), now=0.0)
-        super().__init__(self.space, policy=self.price)
+        spaces = [self.space, beside] if beside else [self.space]
+        keyspace = Keyspace([(each.pattern, each) for each in spaces])
+        self.market = Market(self.source, spaces, random=Random(1).random, now=0.0)
+        self.price = Price(keyspace, spaces, {self.source: self.market}, limits=Limits(), now=0.0)
+        super().__init__(*spaces, policy=self.price)
 
     def at_price(self, value):
         self.market.price = value
@@ -187,6 +189,20 @@ def test_change_that_can_wait_is_no_claim_on_the_room_of_others():
 
     assert story.source.due == 0.0
     assert story.engine.pending == 1
+
+
+def test_keys_that_wait_for_a_quota_are_no_claim_on_the_room_of_other_namespaces():
+    shared = source(500.0)
+    limited = priced("a", at=shared, quota=Bucket(5.0, 5.0, now=-1.0))
+    story = Priced(at=shared, beside=limited).at_price(1e-9)
+    read = [b"p:%d" % number for number in range(50)]
+    story.known(*read)
+    story.miss(*(b"a:%d" % number for number in range(2_000)), at=1.0)
+    story.at_price(1e-9).touch(*read, at=10.0)
+    started = [key for names in story.starts(10.0) for key in names]
+
+    assert set(read) <= set(started)
+    assert shared.due <= 10.0
 
 
 def test_change_that_waited_for_too_long_is_dropped_and_its_key_removed():
