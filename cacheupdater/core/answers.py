@@ -16,7 +16,7 @@ class Result(Enum):
     """The outcome of one fenced write. The results in `ENDING` finish a head; the others make its key due again."""
 
     WRITTEN = "written"
-    ADOPTED = "adopted"  # our first write over a value of the application: it proves no change of the row
+    ADOPTED = "adopted"  # our first write over a value of the application: it proves nothing about a change of the row
     UNCHANGED = "unchanged"  # the same bytes were there, but for dogpile's time: ttl and floor moved
     DUPLICATE = "duplicate"  # this very token had written already
     REFUSED = "refused"  # something newer happened since the token was taken

@@ -301,8 +301,8 @@ class Outcomes:
 
 
 def _adopted(unit: Unit, answers: Sequence[Answer]) -> Collection[bytes]:
-    """The keys over whose values we have written for the first time. These may have meant the same, spelled otherwise, so the
-    policy learns from their loads neither that a row has changed nor that it has not."""
+    """The keys over whose values we have written for the first time. The application may spell the same row in another way, so
+    the policy learns from their loads neither that a row has changed nor that it has not."""
     return {key for key, each in zip(unit.keys, answers, strict=True) if each.result is Result.ADOPTED}
 
 

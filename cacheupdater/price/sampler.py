@@ -105,8 +105,8 @@ class Sampler:
     def forget(self, key: bytes) -> None:
         """A load has ended that does not tell what its reader had: its write was the first over a value of the application."""
         # Other bytes may be another spelling of the same row. To count this read as stale would blame the spelling, as long as most
-        # values are not ours yet. To count it as fresh would hide readers of old values. Nor may the key's next load answer for it:
-        # by then the value is ours.
+        # values are not ours yet. To count it as fresh would hide readers of old values. Equal bytes are dropped too, or only the
+        # fresh reads of such values would count. Nor may the key's next load answer for it: by then the value is ours.
         self._under_way.pop(key, None)
 
     @property

@@ -181,9 +181,9 @@ class MemoryRedis:
             same = isinstance(old, bytes) and payload_of(old) == payload_of(value)
             value = dated(value, date)
         self.set(key, value, ttl_ms)
-        if same:
-            return fence.UNCHANGED
-        return fence.WRITTEN if old is None or _is_ours(self.floor(key)) else fence.ADOPTED
+        if old is not None and not _is_ours(self.floor(key)):
+            return fence.ADOPTED
+        return fence.UNCHANGED if same else fence.WRITTEN
 
     def _is_stepped(self, floor: int) -> bool:
         return floor // 1000 > self.now_us() + CLOCK_STEP_S * _SECOND_US

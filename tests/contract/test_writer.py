@@ -308,12 +308,14 @@ async def test_adopting_happens_once_whoever_loads_and_however_often_a_token_wri
     await other.close()
 
 
-async def test_first_write_of_the_bytes_that_are_there_is_unchanged_and_without_a_value_written(
+async def test_first_write_of_the_bytes_that_are_there_is_adopted_too_and_without_a_value_written(
     cache, writer
 ):
+    """If only other bytes were adopted, all values would seem fresh that the application spells as we do."""
     await cache.set(b"same", OURS)
     entries = [Entry(b"same", OURS, HOUR_MS), Entry(b"missing", OURS, HOUR_MS)]
-    assert await writer.write(await writer.token(), entries, form="json") == [UNCHANGED, WRITTEN]
+    assert await writer.write(await writer.token(), entries, form="json") == [ADOPTED, WRITTEN]
+    assert await writer.write(await writer.token(), entries, form="json") == [UNCHANGED] * 2
 
 
 async def test_removal_of_a_value_without_a_row_is_written_whoever_made_the_value(cache, writer):

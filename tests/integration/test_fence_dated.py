@@ -62,10 +62,10 @@ def test_another_row_is_a_change_and_so_is_a_value_that_was_not_there(r, form):
     assert commit(r, token(r), entry(form, ROW), form=form) == [WRITTEN]
 
 
-def test_the_applications_own_value_of_the_same_row_is_no_change(r, form):
+def test_the_applications_own_value_of_the_same_row_is_adopted(r, form):
     theirs = b'{"ct": 1700000000.25, "v": 2}|' + PAYLOADS[form](ROW)
     r.set(b"k", theirs)
-    assert commit(r, token(r), entry(form, ROW), form=form) == [UNCHANGED]
+    assert commit(r, token(r), entry(form, ROW), form=form) == [ADOPTED]
     assert date_of(r.get(b"k")) > date_of(theirs)
 
 

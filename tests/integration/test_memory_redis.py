@@ -39,12 +39,10 @@ class Program:
         self.fake = MemoryRedis(lambda: self.now / SECOND)
         self.tokens = []
         self.seen = set()
+        self.prolonged = 0  # when, by the server's clock
 
     def step(self):
-        now = real.token(self.real)
-        # A float of seconds keeps microseconds only roughly; the fake must read exactly what the server said.
-        self.now = now + 500
-        self.tokens = [*self.tokens[-8:], now]
+        self.tokens = [*self.tokens[-8:], self.tick()]
         act = self.rng.choices(
             [self.commit, self.prolong, self.invalidate, self.write_through, self.plain, self.move_floor],
             [8, 4, 2, 3, 3, 1],
@@ -54,6 +52,13 @@ class Program:
         self.near = self.tolerance()  # after the last look
         for each in found:
             self.compare(*each)
+
+    def tick(self):
+        """Sets the fake's clock by the server's."""
+        now = real.token(self.real)
+        # A float of seconds keeps microseconds only roughly; the fake must read exactly what the server said.
+        self.now = now + 500
+        return now
 
     def tolerance(self):
         """A machine may stand still for seconds within a step."""
@@ -94,6 +99,10 @@ class Program:
         # no key gets so old here that both bounds are the same: then a millisecond would decide
         grace = self.rng.choice([Grace(10_000, 15_000), Grace(200_000, 70_000)])
         form = self.rng.choice([None, *FORMS])
+        # the server counts whole milliseconds: within one, a value that was just prolonged has nothing to gain
+        while self.tick() < self.prolonged + SECOND // 500:
+            pass
+        self.prolonged = self.now
         got = real.prolong(self.real, *keys, grace=grace, form=form)
         assert got == self.fake.prolong(*keys, grace=grace, form=form)
         self.seen |= {f"prolong {each}" for each in got}

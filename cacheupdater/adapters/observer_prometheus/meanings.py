@@ -31,7 +31,7 @@ DECISIONS = {
 }
 RESULTS = {
     Result.WRITTEN.value: "a new value, or a removal, is in Redis",
-    Result.ADOPTED.value: "our first write over a value that the application had written; the bytes differed, perhaps only in their spelling, so this counts as no change",
+    Result.ADOPTED.value: "our first write where a value of the application stood, or one that had lost its floor; it counts neither as a change nor as none, because the application may spell the same row in another way",
     Result.UNCHANGED.value: "the same bytes were there already, but for the time in a value of dogpile; their ttl begins again",
     Result.DUPLICATE.value: "this same load had been written already",
     Result.REFUSED.value: "something newer has happened to the key since the load began; the key is loaded again",

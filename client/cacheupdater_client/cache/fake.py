@@ -162,10 +162,11 @@ class FakeStore:
         else:
             self.set(entry.key, entry.value, ttl_s)
         self._raise_floor(entry.key, stamp, _FLOOR_LIFE_S if absent else max(ttl_s, _FLOOR_LIFE_S))
-        if old is not None and old == entry.value:
-            return fence.UNCHANGED
-        ours = _is_of_load(floor) or floor % _MS == fence.OUTDATED_FORM
-        return fence.WRITTEN if absent or old is None or ours else fence.ADOPTED
+        if absent or old is None:
+            return fence.WRITTEN
+        if not (_is_of_load(floor) or floor % _MS == fence.OUTDATED_FORM):
+            return fence.ADOPTED
+        return fence.UNCHANGED if old == entry.value else fence.WRITTEN
 
     def _of(self, kept: dict[bytes, _Kept], key: bytes) -> bytes | None:
         found = kept.get(key)

@@ -206,10 +206,11 @@ end
 -- The answers of put.
 local UNCHANGED, WRITTEN, ADOPTED, FOREIGN = 0, 1, 4, -2
 
--- The answer of a write over another value. If no load of ours wrote that value, it may mean the same, only spelled otherwise.
+-- The answer of a write where a value was. If no load of ours wrote that value, other bytes may mean the same, only spelled
+-- otherwise. Equal bytes are answered alike: who looked at them alone would find every such value fresh.
 -- But a value that a change has left in its place is old, whoever wrote it: the change was announced.
-local function over(newest)
-  return (is_of_load(newest) or newest and sub(newest, -3) == OUTDATED_FORM) and WRITTEN or ADOPTED
+local function over(newest, answer)
+  return (is_of_load(newest) or newest and sub(newest, -3) == OUTDATED_FORM) and answer or ADOPTED
 end
 
 -- A value of dogpile arrives without a date. Its metadata gets the time of the load, for dogpile counts from there.
@@ -232,14 +233,14 @@ local function put_string(key, ttl, value, form, newest, token)
     if form and not is_own_hash(key, form, newest) then return FOREIGN end
   elseif old == value then
     call('PEXPIRE', key, ttl)
-    return UNCHANGED
+    return over(newest, UNCHANGED)
   elseif old and form then
     foreign, ours = is_foreign_string(old, form, newest)
     if foreign then return FOREIGN end
   end
   call('SET', key, token and dated(value, token) or value, 'PX', ttl)
-  if token and is_same_payload(old, value) then return UNCHANGED end
-  return (ours or not old) and WRITTEN or over(newest)
+  if token and is_same_payload(old, value) then return over(newest, UNCHANGED) end
+  return (ours or not old) and WRITTEN or over(newest, WRITTEN)
 end
 
 -- Fields and values stand in ARGV[first..last]. New fields are set before old ones are deleted: when memory is short,
@@ -263,7 +264,7 @@ local function put_hash(key, ttl, first, last, form, newest)
   end
   if same then
     call('PEXPIRE', key, ttl)
-    return UNCHANGED
+    return there and over(newest, UNCHANGED) or UNCHANGED
   end
   for i = first, last, 1000 do   -- unpack takes a few thousand values at most
     call('HSET', key, unpack(ARGV, i, math.min(i + 999, last)))
@@ -272,7 +273,7 @@ local function put_hash(key, ttl, first, last, form, newest)
     if not is[field] then call('HDEL', key, field) end
   end
   call('PEXPIRE', key, ttl)
-  return there and over(newest) or WRITTEN
+  return there and over(newest, WRITTEN) or WRITTEN
 end
 
 -- An absent row removes the value. It also removes the next one, which a slow reader may have written late. A value that is
