@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from cacheupdater import __version__, masking
+from cacheupdater import __version__, masking, packages
 from cacheupdater.cli import (
     changes,
     check,
@@ -42,18 +42,6 @@ if TYPE_CHECKING:
 
     Command = Callable[[argparse.Namespace, Mapping[str, str]], int]
 
-UPDATER = "cachetools hiredis numpy prometheus-client pydantic ruamel.yaml 'sqlalchemy[asyncio]' uvloop"  # its extra
-_OF_UPDATERS = {
-    "cachetools",
-    "numpy",
-    "prometheus_client",
-    "pydantic",
-    "pydantic_core",
-    "ruamel",
-    "sqlalchemy",
-}
-_OTHERS = {"aiosqlite": "aiosqlite", "psycopg2": "psycopg2-binary", "asyncpg": "asyncpg", "rich": "rich"}
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns an exit code of `exits`."""
@@ -81,26 +69,15 @@ def _run(command: Command, args: argparse.Namespace, environ: Mapping[str, str])
         return _failed(exits.CONFIG, str(e))
     except ModuleNotFoundError as e:
         module = (e.name or "").partition(".")[0]
-        packages = packages_of(module)
-        if packages is None:
+        wanted = packages.lacking(module)
+        if wanted is None:
             raise
-        whole = ", and the updater needs more packages" if module in _OF_UPDATERS else ""
-        return _failed(exits.CONFIG, f"{e.name} is not installed{whole}; run: pip install {packages}")
+        whole = ", and the updater needs more packages" if module in packages.OF_UPDATERS else ""
+        return _failed(exits.CONFIG, f"{e.name} is not installed{whole}; run: pip install {wanted}")
     except KeyboardInterrupt:
         return _failed(exits.SIGNALLED + signal.SIGINT, "interrupted")
     except CacheUpdaterError as e:
         return _failed(exits.SOFTWARE, str(e))
-
-
-def packages_of(module: str) -> str | None:
-    """What pip installs for a module that is missing. No extra is named: an index may lack this project, and has its packages."""
-    if module in _OF_UPDATERS:
-        return UPDATER
-    if module == "aiokafka":
-        from cacheupdater_client.protocol.broker import PACKAGES
-
-        return PACKAGES
-    return _OTHERS.get(module)
 
 
 def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cacheupdater.config.queues import KafkaQueueConfig, SqlQueueConfig, StreamsQueueConfig
 from cacheupdater.errors import Misconfigured
+from cacheupdater.packages import PSYCOPG2
 from cacheupdater.pipeline.untold import UNTOLD
 from cacheupdater.service.components import Components
 from cacheupdater.service.importable import import_problem
@@ -90,7 +91,7 @@ def _of_slots(config: Config) -> Iterator[tuple[Path, str]]:
     for name, source in config.sources.items():
         used = name in config.fed and source.changes and source.changes.replication
         if used and find_spec("psycopg2") is None:
-            yield ("sources", name, "changes"), "needs psycopg2: pip install psycopg2-binary"
+            yield ("sources", name, "changes"), f"needs psycopg2: pip install {PSYCOPG2}"
 
 
 def _depot_problem(queue: SqlQueueConfig) -> str:

@@ -87,4 +87,4 @@ def test_the_command_says_what_the_base_install_lacks(python):
 
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
-    assert "the updater needs more packages; run: pip install cachetools" in done.stderr
+    assert "the updater needs more packages; run: pip install 'cachetools>=6' " in done.stderr

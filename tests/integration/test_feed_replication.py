@@ -735,7 +735,7 @@ async def test_without_the_driver_the_error_names_what_to_install(monkeypatch):
     for name in ("psycopg2", "psycopg2.extras"):
         monkeypatch.setitem(sys.modules, name, None)
     own = ReplicationFeed(Settings("postgresql://u@127.0.0.1:1/d", "p", "s", ()))
-    with pytest.raises(Misconfigured, match=r"pip install psycopg2-binary"):
+    with pytest.raises(Misconfigured, match=r"pip install 'psycopg2-binary>=2.9'"):
         await own.start()
     await own.stop()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cacheupdater.errors import Misconfigured
+from cacheupdater.packages import ASYNCPG
 
 if TYPE_CHECKING:
     from cacheupdater.adapters.depot_sql.postgres import PostgresDepot
@@ -24,5 +25,5 @@ def depot_at(address: Address) -> PostgresDepot | SqliteDepot:
     try:
         from cacheupdater.adapters.depot_sql.postgres import PostgresDepot  # noqa: PLC0415  asyncpg is an extra
     except ModuleNotFoundError as e:
-        raise Misconfigured(f"a queue in PostgreSQL needs {e.name}: pip install {e.name}") from None
+        raise Misconfigured(f"a queue in PostgreSQL needs {e.name}: pip install {ASYNCPG}") from None
     return PostgresDepot(address)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cacheupdater.adapters.feed_replication.failures import of_server
 from cacheupdater.adapters.feed_replication.settings import connection_arguments, replication_arguments
 from cacheupdater.errors import Misconfigured, Unavailable
+from cacheupdater.packages import PSYCOPG2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ def driver() -> ModuleType:
     try:
         import psycopg2.extras  # noqa: PLC0415  an extra
     except ModuleNotFoundError:
-        raise Misconfigured("changes: replication needs psycopg2: pip install psycopg2-binary") from None
+        raise Misconfigured(f"changes: replication needs psycopg2: pip install {PSYCOPG2}") from None
     module: ModuleType = psycopg2
     return module
 

@@ -33,6 +33,7 @@ from cacheupdater.adapters.loader_sql.statement import statement
 from cacheupdater.core import database_url
 from cacheupdater.encryption import Tls, context
 from cacheupdater.errors import CacheUpdaterError, Misconfigured, TimedOut, Unavailable, Unreached
+from cacheupdater.packages import lacking
 from cacheupdater.ports import at_once
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ class SqlSource:
             package = self._driver.address(
                 address
             ).get_driver_name()  # SQLAlchemy names drivers by their packages
-            raise Misconfigured(f"this source needs {e.name}: pip install {package}") from None
+            raise Misconfigured(
+                f"this source needs {e.name}: pip install {lacking(package) or package}"
+            ) from None
         except (SQLAlchemyError, ValueError) as e:  # the error's text would show the url with its password
             raise Misconfigured(
                 f"a source's url cannot be used ({type(e).__name__}); it begins with postgresql+asyncpg://,"

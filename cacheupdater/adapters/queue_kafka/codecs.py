@@ -17,6 +17,8 @@ import zlib
 from functools import cache
 from typing import TYPE_CHECKING
 
+from cacheupdater_client.protocol.broker import PACKAGES
+
 cramjam: ModuleType | None
 try:
     import cramjam
@@ -146,7 +148,7 @@ def _library() -> ModuleType:
 
 
 def _missing(package: str) -> Unreadable:
-    return Unreadable("codec", f"the package {package} is missing: pip install {package}")
+    return Unreadable("codec", f"the package {package} is missing: pip install {PACKAGES}")
 
 
 def _too_large() -> Unreadable:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 FORM = "kafka://host:9092,host:9092/topic"
-PACKAGES = "'aiokafka[zstd]<0.15' zstandard"
+PACKAGES = "'aiokafka[zstd]>=0.14,<0.15' 'zstandard>=0.23'"
 """What pip installs for Kafka, on both sides: the packages of the extra `kafka`, which any index has."""
 
 CLUSTER_FORM = "kafka://host:9092,host:9092"

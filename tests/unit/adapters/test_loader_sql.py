@@ -140,17 +140,18 @@ def test_unknown_database_fails_as_sqlalchemy_says_and_its_text_is_kept_back(kin
 
 
 @pytest.mark.parametrize(
-    ("url", "package"),
+    ("url", "package", "bound"),
     [
-        ("mysql+aiomysql://db/shop", "aiomysql"),
-        ("mariadb+asyncmy://db/shop", "asyncmy"),
-        ("postgresql://db/shop", "asyncpg"),
-        ("sqlite+aiosqlite:///shop.db", "aiosqlite"),
+        ("mysql+aiomysql://db/shop", "aiomysql", ""),
+        ("mariadb+asyncmy://db/shop", "asyncmy", ""),
+        ("postgresql://db/shop", "asyncpg", ">=0.30"),
+        ("sqlite+aiosqlite:///shop.db", "aiosqlite", ">=0.20"),
     ],
 )
-def test_source_without_its_driver_names_the_package_to_install(monkeypatch, url, package):
+def test_source_without_its_driver_names_the_package_to_install(monkeypatch, url, package, bound):
     monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
-    with pytest.raises(Misconfigured, match=rf"pip install {package}$"):
+    wanted = f"'{package}{bound}'" if bound else package
+    with pytest.raises(Misconfigured, match=rf"pip install {wanted}$"):
         SqlSource(url)
 
 

@@ -25,6 +25,7 @@ from cacheupdater.adapters.queue_kafka.parcels import Parcel, parcel, seal
 from cacheupdater.adapters.queue_kafka.unpacking import Unpacking
 from cacheupdater.ports import Message
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client.protocol import broker
 
 PACKED = [codec for codec in made.CODECS if codec != "none"]
 BOMB = bytes(64 * 1024 * 1024)
@@ -354,7 +355,8 @@ def test_without_the_library_a_codec_is_passed_over_and_gzip_is_read(
     monkeypatch.setattr(codecs, library, None)
     world.put(made.of([made.record(0, b"a")], NAMES[codec]))
     assert world.some(1) == [Message(0, b"")]
-    assert f"the package {package} is missing" in world.told.standing["batch_skipped", "0"]
+    told = f"the package {package} is missing: pip install {broker.PACKAGES}"
+    assert told in world.told.standing["batch_skipped", "0"]
     world.put(made.of([made.record(0, b"b")], "gzip", base=1))
     assert world.everything() == [Message(1, b"b")]
     assert not world.told.standing, "one that can be read ends the trouble"

@@ -75,7 +75,7 @@ def test_aiokafka_missing_says_what_to_install(create, monkeypatch):
     monkeypatch.setitem(sys.modules, "aiokafka", None)
     code, _, err = create("kafka://127.0.0.1:1/hints")
     assert code == 78
-    assert "pip install 'aiokafka[zstd]<0.15' zstandard" in err
+    assert "pip install 'aiokafka[zstd]>=0.14,<0.15' 'zstandard>=0.23'" in err
 
 
 def test_help_loads_nothing_heavy():

@@ -509,7 +509,7 @@ def test_wrong_url_is_refused_when_the_client_is_made(url, told):
 def test_missing_library_is_named_with_what_installs_it(missing, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
-    with pytest.raises(ValueError, match=r"pip install 'aiokafka\[zstd\]<0.15' zstandard"):
+    with pytest.raises(ValueError, match=r"pip install 'aiokafka\[zstd\]>=0.14,<0.15' 'zstandard>=0.23'"):
         link_to("kafka://h:1/t")
 
 
