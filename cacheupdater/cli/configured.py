@@ -16,7 +16,7 @@ from cacheupdater.errors import Misconfigured
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from cacheupdater.config import Config, ConfigErrors
     from cacheupdater.config.declared import Application
@@ -73,20 +73,26 @@ def whole(args: argparse.Namespace, environ: Mapping[str, str], who: str) -> Con
 
 
 def needed(
-    args: argparse.Namespace, environ: Mapping[str, str], *sections: SectionName, unsaid: str = ""
+    args: argparse.Namespace,
+    environ: Mapping[str, str],
+    *sections: SectionName,
+    if_there: Collection[SectionName] = (),
+    unsaid: str = "",
 ) -> Config | Partly:
     """The configuration of a command that needs these sections; of a file that is refused, these alone, and stderr says so.
 
-    `unsaid` is what the command then leaves out. Raises Misconfigured if one of the sections is wrong.
+    `if_there` are sections that it takes too, where the file has them. `unsaid` is what the command then leaves out.
+    Raises Misconfigured if one of the sections is wrong.
     """
     from cacheupdater.config.load import load_needed
     from cacheupdater.config.partly import Partly
 
-    found = load_needed(file_of(args), environ, sections, app=_application(args, environ))
+    found = load_needed(file_of(args), environ, sections, if_there=if_there, app=_application(args, environ))
     if isinstance(found, Partly):
-        taken, lacking = " and ".join(sections), f", and {unsaid}" if unsaid else ""
+        taken = f"only {' and '.join(found.taken)}" if found.taken else "nothing"
+        lacking = f", and {unsaid}" if unsaid else ""
         print(
-            f"cacheupdater: the file is refused, so this command takes only {taken} from it{lacking}:"
+            f"cacheupdater: the file is refused, so this command takes {taken} from it{lacking}:"
             f" {found.errors.problems[0]}; `cacheupdater check` shows all mistakes",
             file=sys.stderr,
         )
@@ -108,8 +114,14 @@ def of_namespace(
     args: argparse.Namespace, environ: Mapping[str, str], name: str, *sections: SectionName
 ) -> Config | Partly:
     """What a command needs that names this namespace. Raises Misconfigured, also if there is no such namespace."""
+    from cacheupdater.config.partly import Partly
+
     config = needed(args, environ, *sections)
     if name not in config.namespaces:
+        if isinstance(config, Partly) and not config.names_all:
+            raise refused(
+                config, f"this command needs the section `namespaces`, to know whether {name} is one of them"
+            )
         known = ", ".join(sorted(config.namespaces))
         raise Misconfigured(f"no namespace is called {name}; there are: {known}")
     return config

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cacheupdater.config import Config
-    from cacheupdater.config.partly import Partly
+    from cacheupdater.config.partly import Partly, SectionName
     from cacheupdater.config.spelled import Spelled
     from cacheupdater.service.preview import Change, Preview
 
@@ -47,11 +47,13 @@ def reload(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli.workplace import look_last
     from cacheupdater.service.refusals import refusals
 
+    needs: tuple[SectionName, ...] = () if args.admin else ("admin",)  # with an address, only for its token
+
     def updater(found: Config | Partly) -> _Updater:
         return _Updater(args.admin or address_of(args.config, found.admin), found.admin_token)
 
     if not args.dry_run:
-        return _reload(updater(needed(args, environ, "admin")), args.output)
+        return _reload(updater(needed(args, environ, *needs, if_there=["admin"])), args.output)
     look_last()  # for Python loaders, as in `check`
     config = configured(args, environ, further=refusals)
     return _dry_run(config, updater(config), args.output)

@@ -82,12 +82,14 @@ def load_needed(
     environ: Mapping[str, str],
     needs: Collection[SectionName],
     *,
+    if_there: Collection[SectionName] = (),
     app: Application | None = None,
 ) -> Config | Partly:
-    """The whole configuration; or, of a file that is refused, the sections that a command needs. Raises ConfigErrors."""
+    """The whole configuration; or, of a file that is refused, the sections that a command needs, and those that it takes
+    if they are there. Raises ConfigErrors."""
     document, declared = _read(path, environ, app=app)
     config = _Parts(document, declared).config(collects=False)
-    return partly(document, needs) if config is None or document.problems else config
+    return partly(document, needs, if_there) if config is None or document.problems else config
 
 
 def _read(

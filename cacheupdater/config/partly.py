@@ -31,11 +31,17 @@ class Partly:
     """A section that was not asked for must not be used."""
 
     errors: ConfigErrors  # why the file is refused
+    taken: Collection[SectionName]
     namespaces: Collection[str]  # the names alone; a mistake may stand behind each of them
     admin: TcpAddress | None
     admin_token: str | None = field(repr=False)
     _cache: Url | None
     _queue: QueueConfig | None
+
+    @property
+    def names_all(self) -> bool:
+        """Whether `namespaces` has all names: its section stands there once, and is one."""
+        return not any(problem.path == ("namespaces",) for problem in self.errors.problems)
 
     @property
     def cache(self) -> Url:
@@ -48,21 +54,32 @@ class Partly:
         return self._queue
 
 
-def partly(document: Document, needs: Collection[SectionName]) -> Partly:
-    """Raises ConfigErrors, if one of these sections is wrong or missing: its name may be misspelt, so no default is taken."""
+def partly(
+    document: Document, needs: Collection[SectionName], if_there: Collection[SectionName] = ()
+) -> Partly:
+    """Raises ConfigErrors, if one of these sections is wrong, or one that it `needs` is missing.
+
+    The name of a missing one may be misspelt, so no default is taken. Of `if_there` the file may have none.
+    """
     wrong = {problem.path[0] if problem.path else None for problem in document.problems}
+    lacking = [f"`{each}`" for each in needs if each not in document.tree and each not in wrong]
+    if lacking and None not in wrong:
+        document.refuse((), f"this command needs {' and '.join(lacking)}, which the file does not have")
+    there = [each for each in if_there if each in document.tree or each in wrong]
+    taken = tuple(dict.fromkeys([*needs, *there]))
     # a mistake of the whole document, or another version of it, may give each section another meaning
-    if None in wrong or any(each in wrong or each not in document.tree for each in ("version", *needs)):
+    if None in wrong or any(each in wrong or each not in document.tree for each in ("version", *taken)):
         raise ConfigErrors(document.problems)
     tree = document.tree
-    admin = AdminSection.model_validate(tree["admin"]) if "admin" in needs else None
-    queue = QueueSection.model_validate(tree["queue"]) if "queue" in needs else None
+    admin = AdminSection.model_validate(tree["admin"]) if "admin" in taken else None
+    queue = QueueSection.model_validate(tree["queue"]) if "queue" in taken else None
     found = Partly(
         ConfigErrors(document.problems),
+        taken,
         checks.names_of(document, "namespaces"),
         admin.listen if admin else None,
         checks.token_of(document, admin) if admin else None,
-        CacheSection.model_validate(tree["cache"]).url if "cache" in needs else None,
+        CacheSection.model_validate(tree["cache"]).url if "cache" in taken else None,
         queue_of(queue.url, queue.partitions) if queue else None,
     )
     if queue:

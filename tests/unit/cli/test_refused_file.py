@@ -182,6 +182,24 @@ def test_a_mistake_in_what_a_command_needs_ends_it_with_78_and_all_mistakes(upda
     assert "namespaces.banner.ttl: " in err or mistake == "not YAML"
 
 
+def test_a_section_that_a_command_needs_and_the_file_lacks_is_named(updater, run):
+    code, _, err = run("quarantine", "list", replaced=[("admin:", "# ")])
+    assert (code, updater.asked) == (78, [])
+    assert "this command needs `admin`, which the file does not have" in err
+    assert "namespaces.banner.ttl: " in err
+
+
+def test_a_reload_at_an_address_that_is_named_needs_no_admin(updater, run):
+    """Then `admin` has nothing but the token."""
+    said = ("reload", "--admin", "127.0.0.1:1")
+    assert run(*said)[0] == 0
+    code, _, err = run(*said, replaced=[("admin:", "# ")])
+    assert (code, updater.asked) == (0, [("127.0.0.1:1", "/reload", TOKEN), ("127.0.0.1:1", "/reload", None)])
+    assert err.startswith("cacheupdater: the file is refused, so this command takes nothing from it: ")
+    assert run("reload", replaced=[("admin:", "# ")])[0] == 78
+    assert run(*said, replaced=[("token_file", "token_fiel")])[0] == 78
+
+
 def test_a_token_that_cannot_be_read_is_said_though_another_mistake_hides_it(updater, run):
     """The token is read only where the top of the file has no mistake."""
     replaced = [("FOLDER/token", "FOLDER/nothing"), ("version: 1", "version: 1\nfleeet: shop")]
@@ -197,6 +215,28 @@ def test_a_namespace_is_known_by_its_name_though_it_holds_the_mistake(updater, r
     )
     updater.answers["/quarantine?namespace=banner"] = {"keys": [], "total": 0}
     assert run("quarantine", "list", "banner")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "mistake"),
+    [
+        ("namespaces:", "namspaces:", "namspaces: unknown key"),
+        ("namespaces:", "namespaces: {}\nnamespaces:", "namespaces: stands twice"),
+        ("namespaces:", "namespaces: none\nmore:", "namespaces: must"),
+    ],
+)
+@pytest.mark.parametrize("words", [("quarantine", "list", "product"), ("pause", "product")], ids=" ".join)
+def test_a_namespace_of_a_section_that_cannot_be_read_is_not_called_unknown(
+    updater, run, words, old, new, mistake
+):
+    code, out, err = run(*words, replaced=[(old, new)])
+    assert (code, out, updater.asked) == (78, "", [])
+    assert mistake in err
+    assert "no namespace is called" not in err
+    assert err.splitlines()[-1] == (
+        "this command needs the section `namespaces`, to know whether product is one of them:"
+        " mend it, or name the last good file with -c"
+    )
 
 
 def test_what_waits_in_the_queue_is_told(run):

@@ -23,11 +23,11 @@ SECTIONS = ("admin", "cache", "queue")
 
 @pytest.fixture
 def load(tmp_path):
-    def load(*sections, old="", new=""):
+    def load(*sections, old="", new="", more=("", ""), if_there=()):
         (tmp_path / "token").write_text(TOKEN)
         file = tmp_path / "shop.yaml"
-        file.write_text(FILE.replace(old, new).replace("TOKEN", str(tmp_path / "token")))
-        return load_needed(file, {}, sections)
+        file.write_text(FILE.replace(old, new).replace(*more).replace("TOKEN", str(tmp_path / "token")))
+        return load_needed(file, {}, sections, if_there=if_there)
 
     return load
 
@@ -72,6 +72,40 @@ def test_only_a_mistake_of_a_section_that_is_needed_counts(load, mistaken):
         assert isinstance(load(*rest, old=old, new=new), Partly)
         with pytest.raises(ConfigErrors, match=mistaken):
             load(*SECTIONS, old=old, new=new)
+
+
+@pytest.mark.parametrize("name", ["admin", "queue"])
+def test_a_section_that_is_needed_and_missing_is_named_beside_the_mistakes(load, name):
+    """Whoever reads only the mistakes looks for one in a section that is not there."""
+    with pytest.raises(
+        ConfigErrors, match=f"this command needs `{name}`, which the file does not have"
+    ) as caught:
+        load(*SECTIONS, old=f"\n{name}: ", new="\n# ")
+    assert "sources.main.budget: " in str(caught.value)
+
+
+def test_all_sections_that_are_missing_are_named_at_once(load):
+    wanted = "this command needs `admin` and `queue`, which the file does not have"
+    with pytest.raises(ConfigErrors, match=wanted):
+        load(*SECTIONS, old="\nqueue: ", new="\n# ", more=("\nadmin: ", "\n# "))
+
+
+def test_a_file_that_is_not_yaml_lacks_no_section_in_particular(load):
+    with pytest.raises(ConfigErrors) as caught:
+        load(*SECTIONS, old="sources: {", new="sources: [")
+    assert "which the file does not have" not in str(caught.value)
+
+
+def test_a_section_that_may_be_missing_is_taken_where_it_stands(load):
+    there, without = load(if_there=["admin"]), load(old="\nadmin: ", new="\n# ", if_there=["admin"])
+    assert (there.taken, there.admin_token) == (("admin",), TOKEN)
+    assert (without.taken, without.admin, without.admin_token) == ((), None, None)
+
+
+def test_a_section_that_may_be_missing_must_have_no_mistake(load):
+    for old, new in (("admin: {", "admin: {more: 1, "), ("admin:", "admin: {}\nadmin:")):
+        with pytest.raises(ConfigErrors, match=r"admin.*(unknown key|stands twice)"):
+            load(old=old, new=new, if_there=["admin"])
 
 
 def test_a_mistake_that_another_one_hid_from_the_check_counts_too(load):
