@@ -7,7 +7,7 @@ own configuration has, which is the one that holds. It writes nothing.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote_from_bytes
 
 from cacheupdater.cli import exits
@@ -52,7 +52,7 @@ def explain(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     loading = whole(args, environ, ROW) if args.connect else None
     config = loading or needed(args, environ, "admin", "cache")
     key = args.key.encode("utf-8", "surrogateescape")
-    updater, silence = _updater(args.config, config, key)
+    updater, silence, asked = _updater(args.config, config, key)
     declared = _declared(config, key, updater, silence)
     redis, row = asyncio.run(_looked(config.cache, key, loading))
     said = {
@@ -62,7 +62,7 @@ def explain(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
         "row": row,
         "updater": updater,
         "silence": silence,
-        "because": because(declared, redis, updater, row),
+        "because": because(declared, redis, updater, row, asked=asked),
     }
     if args.output == "json":
         print(json.dumps(said, indent=2, ensure_ascii=False))
@@ -98,16 +98,25 @@ async def _looked(cache: Url, key: bytes, loading: Config | None) -> tuple[Facts
     return await look.seen(cache, key), await look.row(loading, one, key)
 
 
-def _updater(file: str, config: Config | Partly, key: bytes) -> tuple[Facts | None, str | None]:
-    """The updater's answer; or why no updater was asked, or why it did not answer."""
+class _Answer(NamedTuple):
+    updater: Facts | None
+    silence: str | None  # why there is no answer
+    asked: bool  # False: the configuration does not say where
+
+
+def _updater(file: str, config: Config | Partly, key: bytes) -> _Answer:
     from cacheupdater.cli.asking import address_of, asked
-    from cacheupdater.errors import CacheUpdaterError
+    from cacheupdater.errors import CacheUpdaterError, Misconfigured
 
     try:
+        address = address_of(file, config.admin)
+    except Misconfigured as e:
+        return _Answer(None, str(e), asked=False)
+    try:
         page = f"/explain?key={quote_from_bytes(key, safe='')}"
-        return asked(address_of(file, config.admin), page, token=config.admin_token), None
+        return _Answer(asked(address, page, token=config.admin_token), None, asked=True)
     except CacheUpdaterError as e:
-        return None, str(e)
+        return _Answer(None, str(e), asked=True)
 
 
 def _page(said: Facts) -> Iterable[str]:

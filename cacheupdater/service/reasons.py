@@ -21,8 +21,10 @@ _OF_SENDERS = frozenset(
 """Troubles with hints on their way. They may have nothing to do with this key, so they come last."""
 
 
-def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | None) -> list[str]:
-    """The reasons: at least one sentence."""
+def because(
+    declared: Facts, redis: Facts, updater: Facts | None, row: Facts | None, *, asked: bool = True
+) -> list[str]:
+    """The reasons: at least one sentence. `asked`: if the updater says nothing, it was asked and did not answer."""
     said = [*_undeclared(declared)]
     if said:
         return said
@@ -30,12 +32,21 @@ def because(declared: Facts, redis: Facts, updater: Facts | None, row: Facts | N
     ours = list(_ours(declared, redis))
     said += foreign + ours + list(_row(redis, row, comparable=not (foreign or ours)))
     if updater is None:
-        said.append("No updater was asked, so nothing is known about hints, refreshes and troubles.")
+        said.append(_silent(asked=asked))
     else:
         stays = bool(foreign) or bool(updater.get("left_alone"))
         said += _updater(declared, updater, left_alone=stays and declared["foreign"] == "keep")
     said += _redis(redis, asked=_refreshes_a_miss(updater))
     return said or ["Nothing stands in the way: the next hint of this key leads to a refresh."]
+
+
+def _silent(*, asked: bool) -> str:
+    why = (
+        "has answered about this key"
+        if asked
+        else "was asked, for the configuration has no address of one (`admin`)"
+    )
+    return f"No updater {why}, so nothing is known of its hints, refreshes and troubles."
 
 
 def _undeclared(declared: Facts) -> Iterator[str]:

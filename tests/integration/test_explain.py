@@ -302,4 +302,4 @@ def test_without_an_updater_the_rest_is_told(updaters, session_redis_url):
     said = explained(nobody, "banner:home")
     assert said["updater"] is None
     assert "is it running?" in said["silence"]
-    assert "No updater was asked" in " ".join(said["because"])
+    assert "No updater has answered about this key" in " ".join(said["because"])

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from live.explained import command
 from live.updater_process import eventually
+from stories.reasons import CASES, reasons
 
 from cacheupdater.core.events import EVENTS
 from cacheupdater_client import Redis
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "on-call.md"
+REFERENCE = ROOT / "docs" / "reference" / "cli.md"
+ALERTS = ROOT / "tests" / "chart" / "golden" / "on-call.yaml"
 WITHIN_S = 60.0  # two cold starts on a busy machine
 
 TABLES = (
@@ -144,6 +147,57 @@ def test_the_page_has_an_answer_to_each_trouble_and_to_no_other():
     assert sorted(named(PAGE.read_text())) == sorted(EVENTS)
 
 
+def rows(page, head):
+    """What the first cells below this head of a table say: pieces of sentences, in which `…` stands for what differs."""
+    table = page.read_text().partition(f"\n{head}\n")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[1:]]
+    return [piece.strip() for cell in cells for piece in re.sub(r"\*\w+\*", "…", cell).split(";")]
+
+
+def fitting(pieces, sentence):
+    """Those of the pieces that stand in the sentence."""
+
+    def fits(piece):
+        parts = [re.escape(part.strip()) for part in piece.split("…")]
+        return re.search(".*".join(parts), sentence, re.IGNORECASE)
+
+    return list(filter(fits, pieces))
+
+
+ON_THE_PAGE = rows(PAGE, "| `because` says | go on |")
+IN_THE_REFERENCE = rows(REFERENCE, "| says | when |")
+
+
+def said():
+    """Each sentence of `because`."""
+    return sorted({sentence for facts, _ in CASES for sentence in reasons(**facts)})
+
+
+def test_each_reason_has_a_row_in_the_reference():
+    assert [each for each in said() if not fitting(IN_THE_REFERENCE, each)] == []
+
+
+@pytest.mark.parametrize("pieces", [ON_THE_PAGE, IN_THE_REFERENCE], ids=["page", "reference"])
+def test_each_row_is_about_a_reason_that_is_said(pieces):
+    assert set(pieces) == {piece for sentence in said() for piece in fitting(pieces, sentence)}
+
+
+def test_each_reason_that_the_page_shows_has_a_row_there():
+    shown_there = [line for lines in shown().values() for line in lines]
+    told = [line.strip() for line in shown_there[shown_there.index("because") + 1 :] if line.startswith("  ")]
+    assert len(told) > 1
+    assert [each for each in told if not fitting(ON_THE_PAGE, each)] == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["No updater has answered", "No updater was asked", "No updater has partition", "accepts no hints now"],
+)
+def test_a_reason_that_no_updater_is_there_leads_to_what_to_do_then(sentence):
+    [row] = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and sentence in line]
+    assert ("(#no-updater-is-ready)" in row) == (sentence != "No updater was asked")
+
+
 def links(page):
     return re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text())
 
@@ -163,3 +217,18 @@ def test_each_link_of_the_page_leads_to_a_section_that_exists():
 def test_a_person_on_call_finds_the_page_where_they_look_first():
     for page in ("README.md", "docs/README.md", "docs/how-to/helm.md", "docs/how-to/feeds.md"):
         assert "on-call.md" in (ROOT / page).read_text(), page
+
+
+def test_the_alerts_fit_updaters_outside_kubernetes_once_the_page_was_followed():
+    page = PAGE.read_text().partition("### Without the chart")[2]
+    [matchers] = re.findall(r"Remove the matchers `([^`]+)`", page)
+    labels = re.findall(r"`(\w+)` for `(\w+)`", page)
+    assert labels == [("namespace", "exported_namespace"), ("instance", "pod")]
+    rules = re.findall(r"^ +(?:expr|summary|description): (.*)$", ALERTS.read_text(), re.MULTILINE)
+    assert len(rules) > 20
+    for rule in rules:
+        text = re.sub(f"{re.escape(matchers)},?", "", rule)
+        for ours, theirs in labels:
+            text = re.sub(rf"\b{theirs}\b(?=\)| }}}})", ours, text)
+        assert not re.search(r"\bpod\b|exported|\bshop\b(?!-)", text.replace("No pod of", "")), text
+        assert "{," not in text
