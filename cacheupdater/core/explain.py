@@ -160,6 +160,7 @@ def shortage(
 def _unpaid_for(bucket: Bucket, waiting: float, row: float, now: float) -> float:
     """Seconds until this bucket has paid for all that waits, or for the next row; 0: something else holds it up."""
     level = bucket.level(now)
-    if level >= max(row, bucket.burst / 2) or bucket.rate <= 0.0:
+    # a row or two are there for a moment before each load, however small the bucket is
+    if level >= max(2.0 * row, bucket.burst / 2) or bucket.rate <= 0.0:
         return 0.0
     return max(0.0, max(waiting, row) - level) / bucket.rate

@@ -213,8 +213,8 @@ def test_a_key_that_is_worth_its_row_is_told_how_long_a_starved_budget_takes(
 def test_a_key_is_told_how_long_a_quota_takes(updater, application):
     application.mget([f"rationed:{number}" for number in range(60)])
     wanted = "The quota of namespace rationed pays for 2 rows a second, and "
-    eventually(lambda: wanted in because(updater, "rationed:59"))
-    assert "`namespaces.rationed.quota.rate` changes the rate." in because(updater, "rationed:59")
+    said = eventually(lambda: text if wanted in (text := because(updater, "rationed:59")) else "")
+    assert "`namespaces.rationed.quota.rate` changes the rate." in said
 
 
 def test_a_hint_that_is_dropped_because_too_many_keys_wait(updater, application):

@@ -177,6 +177,12 @@ def test_a_budget_of_a_row_an_hour_is_short_of_the_next_row():
     assert shortage(space, AGE_S, 0.0).seconds == pytest.approx(3600.0)
 
 
+def test_a_small_budget_is_short_also_in_the_moment_before_a_load_when_its_row_is_there():
+    space = namespace(source=poor(rate=2.0, level=1.5))
+    asked(space)
+    assert shortage(space, AGE_S, 0.0).seconds == pytest.approx(49.25)
+
+
 def test_a_budget_that_is_saved_up_is_not_what_due_keys_wait_for():
     """They wait for a quota, or for a connection."""
     quota = Bucket(5.0, 5.0, now=0.0)
