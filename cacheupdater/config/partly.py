@@ -40,7 +40,7 @@ class Partly:
 
     @property
     def names_all(self) -> bool:
-        """Whether `namespaces` has all names: its section stands there once, and is one."""
+        """Whether all names are known: the section `namespaces` stands in the file once, and is well formed."""
         return not any(problem.path == ("namespaces",) for problem in self.errors.problems)
 
     @property

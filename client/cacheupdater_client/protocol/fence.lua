@@ -207,7 +207,7 @@ end
 local UNCHANGED, WRITTEN, ADOPTED, FOREIGN = 0, 1, 4, -2
 
 -- The answer of a write where a value was. If no load of ours wrote that value, other bytes may mean the same, only spelled
--- otherwise. Equal bytes are answered alike: who looked at them alone would find every such value fresh.
+-- otherwise. Equal bytes are answered alike. If they were not, only the fresh ones of such values would be counted.
 -- But a value that a change has left in its place is old, whoever wrote it: the change was announced.
 local function over(newest, answer)
   return (is_of_load(newest) or newest and sub(newest, -3) == OUTDATED_FORM) and answer or ADOPTED
