@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 import tempfile
+import time
 from pathlib import Path
 
 import msgspec
@@ -17,9 +18,11 @@ from hints.peer import HintPeer
 from live.database import Database
 from live.taking_over import take_over
 from live.updater_process import Updaters, config, eventually
+from servers.fence_calls import set_floor
 
 import cacheupdater_client
 from cacheupdater_client import Redis
+from cacheupdater_client.protocol.fence import stamp_of
 from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, PACK_BYTES_MAX, TOUCH, encode_pack
 
 # five attempts take 2 s of back-off, and each may run into its deadline of half a second
@@ -333,7 +336,19 @@ def test_a_python_loader_that_fails_for_one_key_serves_the_others(name, bad, wor
     assert "secret" not in updater.log
     assert plain.get(f"{name}:{bad}") == b'"old"'
 
-    peer.hint(CHANGE, f"{name}:{bad}".encode())  # it cannot be loaded, but its old value must go
+    dropped = counted(updater, "dropped_total", reason="quarantined")
+    before = dropped()
+    peer.hint(CHANGE, f"{name}:{bad}".encode())
+    eventually(lambda: dropped() > before)
+    eventually(lambda: not updater.metric("pending"))
+    assert (
+        plain.get(f"{name}:{bad}") == b'"old"'
+    )  # of the application, which may have announced just this write
+
+    set_floor(plain, f"{name}:{bad}".encode(), stamp_of(int(time.time() - 60) * 10**9, "json"))
+    peer.hint(
+        CHANGE, f"{name}:{bad}".encode()
+    )  # it cannot be loaded, but what an updater has written must go
     eventually(lambda: not plain.exists(f"{name}:{bad}"))
 
 
