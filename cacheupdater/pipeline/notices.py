@@ -6,7 +6,8 @@ Nothing is decided here, and nothing waits: the callers know whether a trouble e
 data. `core.events` lists the kinds of trouble.
 
 A trouble that comes back within `QUIET_S` of its end has not ended: it comes and goes. From then on it is over only after
-`QUIET_S` without it, which `tick` notices. So an outage during which some calls succeed has one line at each end too. A
+`QUIET_S` without it, which `tick` notices. So an outage during which some calls succeed has one line at each end too. If a line
+has said that it is over, another one says that it is back, and why: the log must not end with an end while a trouble stands. A
 trouble that ended within `SHORT_S` may be of either kind. It does not stand, and its end is logged after `QUIET_S`.
 """
 
@@ -88,9 +89,10 @@ class Notices:
         if begins:
             self._say(_level(event), notice, text, state="begins", error=error)
         else:
+            is_back = notice.ended is not None and not notice.unsaid
             notice.restless |= notice.ended is not None
             notice.ended, notice.unsaid = None, False
-            if now - notice.said >= REPEAT_S or event in _ANSWERS:
+            if is_back or now - notice.said >= REPEAT_S or event in _ANSWERS:
                 first, end, rest = text.partition("\n")
                 said = f"{first} ({_lasts(notice, now)}){end}{rest}"
                 self._say(_level(event), notice, said, state="lasts")

@@ -71,6 +71,19 @@ def test_a_trouble_that_comes_and_goes_has_one_line_at_each_end(notices, clock, 
     assert [each.state for each in caplog.records] == ["begins", "over"]
 
 
+def test_a_trouble_that_is_back_after_its_end_was_said_is_said_at_once_with_its_cause(notices, clock, caplog):
+    """A file is mended, and wrong in another way: the last line must not say that all is well."""
+    notices.trouble("foreign", "product", "the values are pickles")
+    clock[0] += SHORT_S
+    for _ in range(20):
+        notices.over("foreign", "product")
+        clock[0] += QUIET_S / 2
+        notices.trouble("foreign", "product", "price would become text")
+    assert [each.state for each in caplog.records[:3]] == ["begins", "over", "lasts"]
+    assert caplog.messages[2] == "foreign product: price would become text (for 6 s, 2 times, comes and goes)"
+    assert len(caplog.messages) == 4  # once more after a minute
+
+
 def test_a_trouble_of_a_moment_does_not_stand_and_its_end_is_said_once_it_has_kept_quiet(
     notices, clock, caplog
 ):
