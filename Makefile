@@ -82,7 +82,7 @@ chart-cluster: $(DEV) ## try both charts in a real Kubernetes API server, and ru
 	$(PYTEST) -n 0 --timeout 1200 tests/kubernetes tests/sidecar
 	$(PYTEST) -n 0 tests/sidecar --prove
 
-chart-docs: $(DEV) ## write the chart's README and values.schema.json from its values.yaml and schema.yaml
+chart-docs: $(DEV) ## write the chart's README and values.schema.json from its values.yaml and schema.yaml, and copy what both charts share
 	$(BIN)/python charts/document.py
 
 bench: $(DEV) ## measure the hot paths against their goals; AGAINST=REV compares with that commit, by turns

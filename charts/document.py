@@ -1,4 +1,5 @@
-"""What is made of a chart's values.yaml: its README's table and values.schema.json, which `make chart-docs` writes.
+"""What is made of a chart's values.yaml: its README's table and values.schema.json, which `make chart-docs` writes. It also
+copies the templates that both charts need from the chart into the library.
 
 A value's sentence is the comment `# -- …` before it, so that nobody edits two places. Types come from the defaults, and
 from schema.yaml where a default does not say enough; `config` has the configuration's own schema. Unknown names are
@@ -17,7 +18,11 @@ from ruamel.yaml import YAML
 from cacheupdater.config.schema import schema as of_the_configuration
 
 CHART = Path(__file__).parent / "cacheupdater"
+LIBRARY = Path(__file__).parent / "cacheupdater-sidecar"
+SHARED = "templates/_shared.tpl"  # of both charts; neither depends on the other
 BEGIN, END = "<!-- made of values.yaml: make chart-docs -->", "<!-- the end of what is made -->"
+# Helm repeats a value that its schema refuses. What may hold a password passes, and the templates refuse it without repeating it
+_HIDDEN = r"|@|[?&][A-Za-z_]*(password|passwd|pwd|secret|token)="
 _KEY = re.compile(r"^( *)([A-Za-z][A-Za-z0-9_]*):")
 
 
@@ -89,6 +94,9 @@ def schema() -> dict:
     parts = config.pop("$defs")
     config.pop("$schema")
     parts["AdminSection"].pop("required")  # the chart sets its address
+    for part in parts.values():
+        if url := part.get("properties", {}).get("url"):
+            url["pattern"] += _HIDDEN
     moved = re.findall(r'^  "(\w+)" "([\w.]+)"', (CHART / "templates/_moved.tpl").read_text(), re.MULTILINE)
     whole["properties"] |= {old: {"description": f"is called {new}"} for old, new in moved}
     whole["properties"]["global"] = {"type": "object", "description": "of the charts around this one"}
@@ -123,6 +131,7 @@ def _configuration() -> dict:
 
 def main() -> None:
     (CHART / "README.md").write_text(readme())
+    (LIBRARY / SHARED).write_text((CHART / SHARED).read_text())
     (CHART / "values.schema.json").write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
 
 

@@ -215,11 +215,11 @@ def test_the_network_policy_allows_the_ports_that_the_configuration_names(case, 
 
 
 def test_the_network_policy_allows_the_brokers_of_a_feed():
-    feed = '{"debezium": {"url": "kafka://broker-1:9094,broker-2", "prefix": "shop"}}'
+    feed = '{"debezium": {"url": "kafka://broker-1:9094,broker-2:9095", "prefix": "shop"}}'
     values = "--values", CHART / "ci/memory-values.yaml", f"--set-json=config.sources.main.changes={feed}"
     [policy] = [each for each in rendered(*values) if each["kind"] == "NetworkPolicy"]
     rules = policy["spec"]["egress"]
-    assert {9092, 9094} <= {each["port"] for rule in rules for each in rule["ports"]}
+    assert {9094, 9095} <= {each["port"] for rule in rules for each in rule["ports"]}
 
 
 @pytest.mark.parametrize(
@@ -354,6 +354,12 @@ def test_schema_and_readme_are_generated_from_the_values():
     why = "run: make chart-docs"
     assert schema == json.loads((CHART / "values.schema.json").read_text()), why
     assert page == (CHART / "README.md").read_text(), why
+
+
+def test_both_charts_have_the_same_text_of_what_both_refuse():
+    shared = "templates/_shared.tpl"
+    of_the_library = ROOT / "charts/cacheupdater-sidecar" / shared
+    assert of_the_library.read_text() == (CHART / shared).read_text(), "run: make chart-docs"
 
 
 def test_the_chart_installs_this_version():

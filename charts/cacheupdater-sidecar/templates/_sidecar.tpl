@@ -182,7 +182,10 @@ setting but those of sources, defaults and namespaces, and the names of the vari
 {{- end -}}
 {{- $queue := dig "queue" "url" "memory://" $config -}}
 {{- if ne $queue "memory://" -}}
-{{- fail (printf "cacheupdater-sidecar: config.queue.url is %s, and a sidecar takes hints from its pod's socket; remove queue, or install the chart cacheupdater for the updaters of a topic" $queue) -}}
+{{- fail (printf "cacheupdater-sidecar: config.queue.url is %s…, and a sidecar takes hints from its pod's socket; remove queue, or install the chart cacheupdater for the updaters of a topic" (regexFind "^[a-z0-9+]*://" $queue)) -}}
+{{- end -}}
+{{- with include "cacheupdater.shared.config" (dict "config" $config "secret" "existingSecret" "file" (include "cacheupdater.sidecar.passwordFile" .)) | trim -}}
+{{- fail (printf "cacheupdater-sidecar: %s" (index (splitList "\n" .) 0)) -}}
 {{- end -}}
 {{- if and (hasKey $config "listen") (not (has "unix:///run/cacheupdater/hints.sock" $config.listen)) -}}
 {{- fail "cacheupdater-sidecar: config.listen leaves out unix:///run/cacheupdater/hints.sock, the socket that the application's container shares; add it, or remove listen" -}}
@@ -191,6 +194,11 @@ setting but those of sources, defaults and namespaces, and the names of the vari
 {{- if and $admin (or (not (hasSuffix (printf ":%d" (int $values.port)) $admin)) (hasPrefix "127." $admin) (hasPrefix "localhost" $admin)) -}}
 {{- fail (printf "cacheupdater-sidecar: config.admin.listen is %s, where the kubelet's probe cannot ask; write 0.0.0.0:%d, or remove listen" $admin (int $values.port)) -}}
 {{- end -}}
+{{- end }}
+
+{{- /* For an address of Kafka, which never holds a password itself. */ -}}
+{{- define "cacheupdater.sidecar.passwordFile" -}}
+password_file=FILE, and mount the Secret that has FILE by extraVolumes and extraVolumeMounts
 {{- end }}
 
 {{- define "cacheupdater.sidecar.collectRefusals" -}}
@@ -204,8 +212,10 @@ setting but those of sources, defaults and namespaces, and the names of the vari
 {{- if contains "${" $url -}}
 {{- fail "cacheupdater-sidecar: collect.queue is a variable of the pod, and not of a configuration; write $(NAME) instead of ${NAME}" -}}
 {{- end -}}
-{{- if regexMatch "(://[^/?@:]*:[^@$]+@|[?&](password|sentinel_password)=[^$&])" $url -}}
-{{- fail "cacheupdater-sidecar: collect.queue holds a password, which everybody could read who may see the pod; write $(NAME) there, and name the Secret that has NAME in existingSecret" -}}
+{{- $variable := "$(NAME) there, and name the Secret that has NAME in existingSecret" -}}
+{{- $advice := dict "why" "which everybody could read who may see the pod" "variable" $variable "file" (include "cacheupdater.sidecar.passwordFile" .) -}}
+{{- with include "cacheupdater.shared.address" (merge (dict "url" $url "options" (list "acks" "compression")) $advice) | trim -}}
+{{- fail (printf "cacheupdater-sidecar: collect.queue: %s" .) -}}
 {{- end -}}
 {{- if not (or $url .existingSecret .extraEnv .extraEnvFrom) -}}
 {{- fail "cacheupdater-sidecar: collect.queue says nothing; write where hints go, or name the Secret with CACHEUPDATER_QUEUE in existingSecret" -}}

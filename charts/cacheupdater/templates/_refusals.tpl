@@ -43,12 +43,15 @@ config.listen: beside a queue that updaters share, these pods would collect hint
 config: a collector reads no configuration; write collect.queue, collect.listen and collect.only, and remove config and existingConfigMap
 {{- end }}
 {{- $url := .Values.collect.queue }}
+{{- $variable := "$(NAME) there, and name the Secret that has NAME in existingSecret.name" }}
+{{- $advice := dict "why" "which everybody could read who may see the pod" "variable" $variable "file" (include "cacheupdater.passwordFile" .) }}
+{{- $wrong := include "cacheupdater.shared.address" (merge (dict "url" $url "options" (list "acks" "compression")) $advice) | trim }}
 {{- if and $url (not (regexMatch "^(kafka|rediss?([+][a-z]+)?|postgres(ql)?([+][a-z]+)?|tcp)://" $url)) (not (hasPrefix "$(" $url)) }}
 collect.queue: {{ regexFind "^[a-z0-9+]*(://)?" $url }} is nothing that a pod can share with updaters in other pods; write kafka://host:9092/topic, redis://host:6379/0?stream=hints, postgresql://…, or tcp://host:7171 of an updater
 {{- else if contains "${" $url }}
 collect.queue: is a variable of the pod, and not of a configuration; write $(NAME) instead of ${NAME}
-{{- else if regexMatch "(://[^/?@:]*:[^@$]+@|[?&](password|sentinel_password)=[^$&])" $url }}
-collect.queue: holds a password, which everybody could read who may see the pod; write $(NAME) there, and name the Secret that has NAME in existingSecret.name
+{{- else if $wrong }}
+collect.queue: {{ $wrong }}
 {{- else if not (or $url .Values.existingSecret.name .Values.extraEnv .Values.extraEnvFrom) }}
 collect.queue: says nothing; write where hints go, or name the Secret with CACHEUPDATER_QUEUE in existingSecret.name
 {{- end }}
@@ -111,16 +114,17 @@ state.persistence: each updater needs a file of its own, and pods of a Deploymen
 state.persistence: nothing is kept without a file; set config.state: /var/lib/cacheupdater/learned
 {{- end }}
 {{- end }}
-{{- $sources := keys (dig "sources" dict (default dict .Values.config)) | sortAlpha }}
 {{- range $name, $one := dig "namespaces" dict (default dict .Values.config) }}
 {{- if and (dig "load" "python" "" $one) (not $.Values.loaders.configMap) (not $.Values.extraVolumeMounts) (eq $.Values.image.repository "cacheupdater/cacheupdater") }}
 config.namespaces.{{ $name }}.load.python: nothing is on /app; name loaders.configMap, mount a volume, or use an image of yours that holds it
 {{- end }}
-{{- $source := dig "load" "source" "" $one }}
-{{- if and $source (not (has $source $sources)) (not (contains "$" $source)) }}
-config.namespaces.{{ $name }}.load.source: no source is called {{ $source | quote }}; use one of {{ join ", " $sources }}, or write it into config.sources
 {{- end }}
+{{- include "cacheupdater.shared.config" (dict "config" (default dict .Values.config) "secret" "existingSecret.name" "file" (include "cacheupdater.passwordFile" .)) }}
 {{- end }}
+
+{{/* For an address of Kafka, which never holds a password itself. */}}
+{{- define "cacheupdater.passwordFile" -}}
+password_file=/run/secrets/cacheupdater/NAME, and name the Secret that has NAME in existingSecret.name
 {{- end }}
 
 {{- define "cacheupdater.refusals.scaling" }}
@@ -207,15 +211,6 @@ tls.redis: Redis would be spoken to without it; write config.cache.url: rediss:/
 {{- else }}
 tls.{{ $name }}: no address names it; write /etc/cacheupdater-tls/{{ $name }}/… where the configuration wants its file, or remove it
 {{- end }}
-{{- end }}
-{{- end }}
-{{- $urls := dict "cache" (dig "cache" "url" "" (default dict .Values.config)) }}
-{{- range $name, $source := dig "sources" dict (default dict .Values.config) }}
-{{- $_ := set $urls (printf "sources.%s" $name) (default "" $source.url) }}
-{{- end }}
-{{- range $place, $url := $urls }}
-{{- if regexMatch "(://[^/?@:]*:[^@$]+@|[?&](password|sentinel_password)=[^$&])" $url }}
-config.{{ $place }}.url: holds a password, and a ConfigMap is no secret; write ${NAME} there, and name the Secret that has NAME in existingSecret.name
 {{- end }}
 {{- end }}
 {{- $plain := dig "cache" "url" "" (default dict .Values.config) }}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from kube.chart_tools import helm, ran
+from kube.chart_tools import NEWEST, helm, ran
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "cacheupdater-sidecar"
@@ -36,9 +36,14 @@ def run(*args):
     return ran(helm(), *args)
 
 
+def template(chart, *options):
+    """The output of `helm template`, and how it ended."""
+    return run("template", "shop", chart, "--namespace", "web", "--kube-version", NEWEST, *options)
+
+
 def render(chart, *options):
     """The manifest, or all of helm's error text."""
-    done = run("template", "shop", chart, "--namespace", "web", *options)
+    done = template(chart, *options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
