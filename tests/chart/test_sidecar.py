@@ -7,7 +7,7 @@ from copy import deepcopy
 from difflib import unified_diff
 
 import pytest
-from kube.chart_tools import NEWEST, misfits
+from kube.chart_tools import NEWEST, VERSIONS, misfits
 from kube.sidecar_chart import (
     CASES,
     CHART,
@@ -230,3 +230,21 @@ def test_wrong_values_are_refused_with_the_sentence_that_mends_them(chart, value
     done = template(chart, *options)
     assert done.returncode != 0
     assert sentence in done.stderr
+
+
+@pytest.mark.parametrize("version", ["1.28.0", "v1.28.9-gke.1", "1.20.0"])
+def test_a_kubernetes_that_does_not_know_sidecars_is_refused(chart, version):
+    """By the template, because Helm does not ask a dependency for its kubeVersion."""
+    done = template(chart, "--kube-version", version)
+    assert done.returncode != 0
+    number = version.removeprefix("v").partition("-")[0]
+    assert (
+        f"Kubernetes v{number} would wait for the sidecar's end before it starts the application"
+        in done.stderr
+    )
+    assert "use 1.29 or newer" in done.stderr
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, "v1.29.0-eks-1234567"])
+def test_each_kubernetes_that_knows_sidecars_gets_the_same_objects(chart, version):
+    assert render(chart, "--kube-version", version) == render(chart)

@@ -163,6 +163,11 @@ setting but those of sources, defaults and namespaces, and the names of the vari
 {{- define "cacheupdater.sidecar.refusals" -}}
 {{- $values := index .Values "cacheupdater-sidecar" -}}
 {{- $config := $values.config | default dict -}}
+{{- $kubernetes := .Capabilities.KubeVersion.Version -}}
+{{- /* Helm does not ask a dependency for its kubeVersion. */ -}}
+{{- if not (semverCompare ">=1.29.0-0" $kubernetes) -}}
+{{- fail (printf "cacheupdater-sidecar: Kubernetes %s would wait for the sidecar's end before it starts the application; use 1.29 or newer. Without a cluster, helm template and helm lint assume a version: name yours by --kube-version" $kubernetes) -}}
+{{- end -}}
 {{- if eq $values.role "collect" -}}
 {{- include "cacheupdater.sidecar.collectRefusals" $values -}}
 {{- else if or $values.collect.queue $values.collect.spill $values.collect.only -}}
