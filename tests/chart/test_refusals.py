@@ -265,6 +265,10 @@ CASES = [
         "config: names files under /run/secrets/cacheupdater/; set existingSecret.name, with files: true",
     ),
     # the rest
+    (MEMORY, ["metrics.dashboard.json=notjson"], "metrics.dashboard.json: is no JSON object; give the file"),
+    (MEMORY, ["metrics.dashboard.json=[1]"], "metrics.dashboard.json: is no JSON object"),
+    (MEMORY, ["metrics.dashboard.json=null\n"], "metrics.dashboard.json: is no JSON object"),
+    (MEMORY, ['metrics.dashboard.json=\\{"panels": [}'], "metrics.dashboard.json: is no JSON object"),
     (
         MEMORY,
         ["metrics.prometheusRule.feeds.enabled=true"],

@@ -237,6 +237,10 @@ networkPolicy.{{ $name }}: names nobody, which a NetworkPolicy takes for everybo
 {{- if and .Values.metrics.podMonitor.enabled .Values.metrics.serviceMonitor.enabled }}
 metrics: podMonitor and serviceMonitor would count everything twice; enable one of them
 {{- end }}
+{{- $dashboard := .Values.metrics.dashboard.json }}
+{{- if and $dashboard (or (not (regexMatch "^\\s*[{]" $dashboard)) (hasKey (fromJson $dashboard) "Error")) }}
+metrics.dashboard.json: is no JSON object; give the file that Grafana exports by --set-file metrics.dashboard.json=FILE
+{{- end }}
 {{- $feeds := list }}
 {{- range dig "sources" dict (default dict .Values.config) }}{{ with .changes }}{{ $feeds = append $feeds . }}{{ end }}{{ end }}
 {{- if and .Values.metrics.prometheusRule.feeds.enabled (or (eq .Values.role "collect") (and .Values.config (not $feeds))) }}
