@@ -1,13 +1,16 @@
 """`cacheupdater freshness`: asks the running updater how fresh its readers' values are, and what that costs.
 
 The updater is found at the admin address of the configuration. The command only prints; the how-to explains the figures.
+With `-o json` it prints the updater's page as it is.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cacheupdater.cli import exits
@@ -33,6 +36,7 @@ def add_to(
         "freshness", parents=[file], help="show how fresh reads are, and at what price", description=text
     )
     parser.add_argument("--watch", action="store_true", help="print it again every 2 seconds, until Ctrl-C")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
     parser.set_defaults(command=freshness)
 
 
@@ -40,19 +44,31 @@ def freshness(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from cacheupdater.cli.configured import needed
 
     address = address_of(args.config, needed(args, environ, "admin").admin)
-    print(_page(address))
+    page = partial(_json, indent=None if args.watch else 2) if args.output == "json" else _page
+    print(page(_asked(address)), flush=True)
     if args.watch:
+        between = _between(args.output)
         with suppress(KeyboardInterrupt):
             while True:
                 time.sleep(AGAIN_S)
-                print((_CLEAR if sys.stdout.isatty() else "\n") + _page(address), flush=True)
+                print(between + page(_asked(address)), flush=True)
     return exits.OK
 
 
-def _page(address: str) -> str:
+def _between(output: str) -> str:
+    """What stands between two pages: a program that follows them gets a line of JSON for each."""
+    if output == "json":
+        return ""
+    return _CLEAR if sys.stdout.isatty() else "\n"
+
+
+def _json(said: Figures, indent: int | None) -> str:
+    return json.dumps(said, indent=indent, ensure_ascii=False)
+
+
+def _page(said: Figures) -> str:
     from cacheupdater.errors import Misconfigured
 
-    said = _asked(address)
     first, sources = list(_first(said)), _many(said, "sources")
     if not sources:
         if first:

@@ -160,7 +160,36 @@ def test_without_a_price_what_is_wrong_is_said_all_the_same(updater, ask):
     assert "fixed interval" in err
 
 
-def test_watch_shows_it_again_until_ctrl_c(updater, ask, monkeypatch):
+def test_a_program_gets_all_that_the_updater_says_as_json(updater, ask):
+    said = {
+        "version": 1,
+        "sources": [SOURCE],
+        "warnings": WARNINGS,
+        "read_ages": AGES,
+        "lately": {"hints": 7},
+    }
+    updater.body = json.dumps(said)
+    code, out, err = ask(f"127.0.0.1:{updater.port}", "-o", "json")
+    assert (code, json.loads(out), err) == (0, said, "")
+
+
+def test_a_program_gets_an_answer_where_there_is_no_price_too(updater, ask):
+    said = {"sources": [], "warnings": WARNINGS, "read_ages": AGES}
+    updater.body = json.dumps(said)
+    code, out, err = ask(f"127.0.0.1:{updater.port}", "--output", "json")
+    assert (code, json.loads(out), err) == (0, said, "")
+
+
+def test_json_of_something_else_than_an_updater_is_no_answer(updater, ask):
+    updater.body = json.dumps({"warnings": []})
+    code, out, err = ask(f"127.0.0.1:{updater.port}", "-o", "json")
+    assert (code, out) == (70, "")
+    assert "not as an updater" in err
+
+
+@pytest.fixture
+def naps(monkeypatch):
+    """The pauses of `--watch`. The third ends it, as Ctrl-C does."""
     naps = []
 
     def nap(seconds):
@@ -169,8 +198,18 @@ def test_watch_shows_it_again_until_ctrl_c(updater, ask, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(freshness.time, "sleep", nap)
+    return naps
+
+
+def test_watch_shows_it_again_until_ctrl_c(updater, ask, naps):
     code, out, _ = ask(f"127.0.0.1:{updater.port}", "--watch")
     assert (code, out.count("SOURCE  BUDGET"), naps) == (0, 3, [2.0] * 3)
+
+
+@pytest.mark.usefixtures("naps")
+def test_watch_prints_one_line_of_json_each_time(updater, ask):
+    code, out, _ = ask(f"127.0.0.1:{updater.port}", "--watch", "-o", "json")
+    assert (code, [json.loads(line) for line in out.splitlines()]) == (0, [json.loads(updater.body)] * 3)
 
 
 def test_a_proxy_of_the_environment_is_not_asked(updater, ask, monkeypatch):
