@@ -34,8 +34,7 @@ def because(
     if updater is None:
         said.append(_silent(asked=asked))
     else:
-        stays = bool(foreign) or bool(updater.get("left_alone"))
-        said += _updater(declared, updater, left_alone=stays and declared["foreign"] == "keep")
+        said += _updater(declared, updater, left_alone=bool(foreign) and declared["foreign"] == "keep")
     said += _redis(redis, asked=_refreshes_a_miss(updater))
     return said or ["Nothing stands in the way: the next hint of this key leads to a refresh."]
 
@@ -145,12 +144,20 @@ def _held(declared: Facts, updater: Facts, *, left_alone: bool) -> Iterator[str]
     """What the owner of the key's partition knows."""
     yield from _barred(updater)
     seat = _some(updater["seat"])
+    if _loads_nothing(updater) and (seat is None or seat["state"] != "running"):
+        return
     if seat is not None:
         yield from _seated(seat)
         if seat["state"] == "due":
             yield from _short(updater)
-    elif not (left_alone or _some(updater["quarantined"]) or _was_left_alone(updater)):
+    elif not (left_alone or _was_left_alone(updater)):
         yield from _unasked(declared, updater)
+
+
+def _loads_nothing(updater: Facts) -> bool:
+    """Whether no hint leads to a load now: of the whole namespace, or of this key."""
+    left_alone = bool(updater.get("left_alone"))
+    return left_alone or any(_some(updater.get(each)) for each in ("paused", "quarantined"))
 
 
 def _paused(name: str, paused: Facts) -> str:
@@ -236,7 +243,7 @@ def _unasked(declared: Facts, updater: Facts) -> Iterator[str]:
 def _short(updater: Facts) -> Iterator[str]:
     """What pays for less than is asked, and for how long a load may have to wait for it."""
     short = _some(updater.get("short"))  # an older updater does not tell
-    if short is None or _some(updater.get("paused")):
+    if short is None:
         return
     whose = f"source {short['of']}" if short["whose"] == "budget" else f"namespace {short['of']}"
     yield (
@@ -283,7 +290,7 @@ def _setting(short: Facts) -> str:
 
 def _refreshes_a_miss(updater: Facts | None) -> bool:
     """Whether the updater loads the key for its next miss, as far as is known."""
-    return updater is None or not (_some(updater.get("quarantined")) or updater.get("absent"))
+    return updater is None or not (_loads_nothing(updater) or updater.get("absent"))
 
 
 def _redis(redis: Facts, *, asked: bool) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Each cause of an old value has its sentence, and a cause alone gives its sentence alone."""
 
+import re
+
 import pytest
 from stories.reasons import BARRED, CASES, DECLARED, FOREIGN, KNOWN, REDIS, SEAT, SHORT, UPDATER, reasons
 
@@ -56,6 +58,42 @@ def test_before_the_queue_is_found_no_owner_is_missed():
 def test_a_missing_value_of_a_barred_key_is_promised_no_refresh(barred):
     text = said(redis={"type": "none", "reads_as": None, "ttl": None}, updater=barred)
     assert text.endswith("Redis has no value.")
+
+
+NOTHING_IS_LOADED = {
+    "paused": {"paused": {"by": "ann@host", "since": 60.0}},
+    "foreign": {
+        "left_alone": True,
+        "troubles": [{"event": "foreign", "subject": "product", "text": "not ours", "seconds": 3.0}],
+    },
+    "quarantined": {"quarantined": BARRED},
+}
+
+
+@pytest.mark.parametrize("barred", NOTHING_IS_LOADED.values(), ids=NOTHING_IS_LOADED)
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"policy": {"name": "fixed", "every": 1.0}},
+        {"policy": {"name": "price", "known": None}},
+        {"policy": {"name": "price", "known": KNOWN}},
+        {"seat": SEAT},
+        {"seat": {**SEAT, "state": "held"}},
+    ],
+    ids=["fixed", "unread", "worthy", "due", "held"],
+)
+def test_where_nothing_is_loaded_only_the_cause_is_told(barred, state):
+    text = said(redis={"type": "none", "reads_as": None, "ttl": None}, updater=state | barred)
+    [cause, rest] = text.rsplit(". ", 1)
+    assert re.search("is paused|foreign: not ours|is in quarantine", cause)
+    assert rest == "Redis has no value."
+    for promise in ("asks for", "worth", "No hint", "due since", "wait for"):
+        assert promise not in text
+
+
+@pytest.mark.parametrize("barred", NOTHING_IS_LOADED.values(), ids=NOTHING_IS_LOADED)
+def test_a_refresh_that_still_runs_is_told_though_nothing_else_is_loaded(barred):
+    assert "A refresh runs since 2.0 s" in said(updater={"seat": {**SEAT, "state": "running"}, **barred})
 
 
 def test_a_full_partition_is_told_once():
