@@ -64,6 +64,10 @@ class CollectingDoor:
         """Unknown: others fill the queue too, and the hints of our clients may all go to other updaters."""
         return None
 
+    @property
+    def session(self) -> float | None:
+        return self._behind.session
+
     async def find(self) -> int:
         return await self._behind.find()
 

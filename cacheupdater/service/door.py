@@ -39,6 +39,11 @@ class Door(Protocol):
         """How many clients are connected; None if that cannot be known."""
         ...
 
+    @property
+    def session(self) -> float | None:
+        """How many seconds an updater may be silent before others take over its partitions; None: there are no others."""
+        ...
+
     async def find(self) -> int:
         """Waits for the queue. Returns the number of its partitions."""
         ...

@@ -101,6 +101,7 @@ class Explainer:
             "partitions": self._door.partitions,
             "owner": "this updater" if ours else await self._owner(number),
             "ours": ours is not None,
+            "session": self._door.session,
             "troubles": self._troubles(namespace, number),
             "lives_on": _lives_on(namespace),
             "paused": self._paused(namespace),

@@ -51,6 +51,11 @@ class MemoryDoor:
         """How many peers are connected to the sockets; None with a mailbox, whose clients cannot be counted."""
         return None if self._boxes else self._streams.peers
 
+    @property
+    def session(self) -> float | None:
+        """None: this process shares its queue with nobody."""
+        return None
+
     async def find(self) -> int:
         return self.partitions
 

@@ -181,7 +181,21 @@ def _elsewhere(updater: Facts) -> Iterator[str]:
     if owner is None:
         yield f"No updater has partition {updater['partition']}, to which the key belongs."
     else:
-        yield f"Partition {updater['partition']} belongs to another updater, {owner}: ask that one."
+        yield (
+            f"Partition {updater['partition']} belongs to another updater, {owner}: ask that one."
+            f"{_until_others_own_it(updater)}"
+        )
+
+
+def _until_others_own_it(updater: Facts) -> str:
+    """An owner that was killed is named until its session is over."""
+    session = updater.get("session")  # an older updater does not tell
+    if session is None:
+        return ""
+    return (
+        " If it does not answer, others take over its partitions once it has been silent for"
+        f" {_lasted(session)}."
+    )
 
 
 def _barred(updater: Facts) -> Iterator[str]:

@@ -35,9 +35,10 @@ class SharedDoor:
     """The next owner reads again whatever is not finished, so nothing is closed here and nothing waited for at the end."""
 
     def __init__(
-        self, queue: SharedQueue, where: str, *, owner: Callable[[int], Awaitable[str | None]]
+        self, queue: SharedQueue, where: str, *, owner: Callable[[int], Awaitable[str | None]], session: float
     ) -> None:
         self.queue = queue
+        self.session: float | None = session
         self._owner = owner
         self._where = where
 
@@ -93,6 +94,7 @@ def _kafka_door(config: KafkaQueueConfig, observer: Observer, notices: Notices) 
         queue,
         f"{config.address} group {config.group}",
         owner=lambda partition: owner_of(config.address, config.group, partition),
+        session=config.session,
     )
 
 
@@ -104,4 +106,4 @@ def _depot_door(config: StreamsQueueConfig | SqlQueueConfig, observer: Observer,
     async def owner(partition: int) -> str | None:
         return queue.owner(partition)
 
-    return SharedDoor(queue, str(config.address), owner=owner)
+    return SharedDoor(queue, str(config.address), owner=owner, session=config.session)

@@ -247,8 +247,13 @@ def test_an_updater_that_does_not_own_the_key_names_the_one_that_does(both):
     def names(updater, other):
         said = explained(updater, min(owned(other)))
         owner = said["updater"]["owner"]
-        told = f"belongs to another updater, {owner}: ask that one" in " ".join(said["because"])
-        return told and f"-{other.pid}-" in owner
+        told = " ".join(said["because"])
+        assert said["updater"]["session"] == SESSION_S
+        named = (
+            f"belongs to another updater, {owner}: ask that one. If it does not answer, others take over"
+            in told
+        )
+        return named and f"-{other.pid}-" in owner
 
     eventually(lambda: names(*both) and names(*reversed(both)))
 

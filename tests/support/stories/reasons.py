@@ -85,7 +85,11 @@ CASES = [
     ),
     (
         {"updater": {"ours": False, "owner": "cacheupdater-7 at 10.0.0.8"}},
-        "cacheupdater-7 at 10.0.0.8: ask that one",
+        "cacheupdater-7 at 10.0.0.8: ask that one.",
+    ),
+    (
+        {"updater": {"ours": False, "owner": "cacheupdater-7 at 10.0.0.8", "session": 10.0}},
+        "ask that one. If it does not answer, others take over its partitions once it has been silent for 10.0 s.",
     ),
     (
         {"updater": {"lives_on": 3900.0}},

@@ -43,7 +43,7 @@ class Story:
             observer=self.observer,
             notices=Notices(asyncio.get_running_loop().time),
         )
-        self.door = CollectingDoor(SharedDoor(self.queue, "the queue", owner=None), collector)
+        self.door = CollectingDoor(SharedDoor(self.queue, "the queue", owner=None, session=10.0), collector)
 
     @asynccontextmanager
     async def running(self):

@@ -27,6 +27,10 @@ async def test_it_is_told_who_has_paused_the_namespace_and_how_long_ago(monkeypa
     assert (await page())["paused"] == {"by": "somebody", "since": None}
 
 
+async def test_it_is_told_how_long_another_owner_may_be_silent():
+    assert (await page())["session"] == 10.0
+
+
 async def troubles(*standing):
     return [(each["event"], each["subject"]) for each in (await page(*standing))["troubles"]]
 
@@ -47,7 +51,7 @@ async def page(
     async def nobody(_partition):
         return None
 
-    door = SimpleNamespace(partitions=partitions, open_now=True, owner=nobody)
+    door = SimpleNamespace(partitions=partitions, open_now=True, owner=nobody, session=10.0)
     pricing = SimpleNamespace(policies={}, limits=Limits())
     explainer = Explainer(door, around, pricing, partitions=owned or {}, feeds=feeds, sections=sections or {})
     return await explainer.page(key)
