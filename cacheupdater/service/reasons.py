@@ -58,7 +58,7 @@ def _undeclared(declared: Facts) -> Iterator[str]:
         why = (
             "fits none of the patterns that begin like it" if declared["begins"] else "begins like no pattern"
         )
-        yield f"No namespace has this key: it {why}, so no updater refreshes it."
+        yield f"No namespace has this key: it {why}, so no updater refreshes it.{_alike(declared.get('alike'))}"
         if full := declared.get("full"):
             yield f"The application's framework puts something before its keys: in Redis it is {full}. Ask about that."
     elif not declared["fits"]:
@@ -66,6 +66,15 @@ def _undeclared(declared: Facts) -> Iterator[str]:
             f"The key begins like namespace {declared['namespace']} and does not fit its pattern"
             f" {declared['pattern']}, so no updater refreshes it."
         )
+
+
+def _alike(patterns: object) -> str:
+    match patterns:
+        case [one]:
+            return f" The pattern that looks most like it is {one}."
+        case [one, other]:
+            return f" The patterns that look most like it are {one} and {other}."
+    return ""
 
 
 def _foreign(declared: Facts, redis: Facts) -> Iterator[str]:

@@ -6,8 +6,10 @@ uses (`explain`), so that `cacheupdater explain` has an answer while the file is
 
 from __future__ import annotations
 
+from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
+from cacheupdater.core.beginnings import LIKE, likeness
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.service.components import form_in
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from cacheupdater_client.protocol.patterns import Captures
 
     Namespaces: TypeAlias = Mapping[str, NamespaceSection]
+
+_ALIKE_MAX = 2  # patterns that a sentence names
 
 
 class Declared(NamedTuple):
@@ -34,12 +38,20 @@ class Declared(NamedTuple):
     """Whether it begins like any pattern."""
     full: bytes | None = None
     """The key in Redis, if an application says this key and its framework puts something before it."""
+    alike: Sequence[str] = ()
+    """The patterns that look most like a key that begins like none."""
 
     def plain(self) -> dict[str, object]:
         """The same for JSON."""
         if self.namespace is None:
             full = None if self.full is None else self.full.decode()
-            return {"namespace": None, "spelled": self.spelled, "begins": self.begins, "full": full}
+            return {
+                "namespace": None,
+                "spelled": self.spelled,
+                "begins": self.begins,
+                "full": full,
+                "alike": list(self.alike),
+            }
         pattern, load = self.namespace.pattern, self.namespace.load
         binds = dict(zip(pattern.names, map(_plain, self.captures or ()), strict=False))
         return {
@@ -66,18 +78,26 @@ def _statement(load: LoadSection) -> str:
 
 
 def declared(namespaces: Namespaces, key: bytes) -> Declared:
-    """The namespace and the captures of the key."""
-    return declared_in(_keyspace(namespaces).resolve(key), namespaces, key)
+    """The namespace and the captures of the key, or the patterns that it was perhaps meant for."""
+    found = declared_in(_keyspace(namespaces).resolve(key), namespaces, key)
+    return found if found.begins or found.full else found._replace(alike=_alike(namespaces, key))
 
 
 def declared_in(namespace: NamespaceSection | None, namespaces: Namespaces, key: bytes) -> Declared:
-    """The same, where a keyspace has told the namespace: to make a keyspace takes as long as there are namespaces."""
+    """The same without what is alike, where a keyspace has told the namespace: a running updater has no time to make a keyspace
+    of thousands of namespaces, or to compare the key with each."""
     captures = None if namespace is None else namespace.pattern.parse(key)
     spelled = all(0x21 <= sign <= 0x7E for sign in key)
     if namespace is not None:
         return Declared(namespace, captures, spelled=spelled, begins=True)
     begins = any(key.startswith(each.pattern.prefix) for each in namespaces.values())
     return Declared(None, None, spelled=spelled, begins=begins, full=full(namespaces, key))
+
+
+def _alike(namespaces: Namespaces, key: bytes) -> Sequence[str]:
+    patterns = [each.pattern for each in namespaces.values()]
+    found = nlargest(_ALIKE_MAX, ((likeness(key, each.prefix), each.text) for each in patterns))
+    return [text for much, text in found if much >= LIKE]
 
 
 def full(namespaces: Namespaces, key: bytes) -> bytes | None:

@@ -96,6 +96,7 @@ def application(updater, session_redis_url):
 
 def test_a_key_of_nobody(updater):
     assert "begins like no pattern" in because(updater, "basket:7")
+    assert "The pattern that looks most like it is banner:{slot}." in because(updater, "banners:home")
     assert "does not fit its pattern" in because(updater, "broken:seven")
     assert "fits none of the patterns that begin like it" in because(updater, "twice:seven:a")
 

@@ -53,6 +53,14 @@ SHORT = {
 
 CASES = [
     ({"declared": {"namespace": None, "begins": False}}, "begins like no pattern"),
+    (
+        {"declared": {"namespace": None, "begins": False, "alike": ["products:{id:int}"]}},
+        "begins like no pattern, so no updater refreshes it. The pattern that looks most like it is products:{id:int}.",
+    ),
+    (
+        {"declared": {"namespace": None, "begins": False, "alike": ["a:{id}", "b:{id}"]}},
+        "The patterns that look most like it are a:{id} and b:{id}.",
+    ),
     ({"declared": {"namespace": None, "begins": True}}, "fits none of the patterns that begin like it"),
     (
         {"declared": {"namespace": None, "begins": False, "full": "web:1:product:7"}},
