@@ -7,10 +7,13 @@ nothing, and reads no values. What updaters keep for themselves does not count: 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cacheupdater.config.queues import StreamsQueueConfig
+from cacheupdater.config.units import printable
+from cacheupdater.core.beginnings import beginning, likeness
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.errors import Unavailable
 from cacheupdater.redis_record import PREFIX
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
     from cacheupdater_client.protocol.patterns import Pattern
 
 _WHOSE = "does cache.url name the application's?"
+EXAMPLES_MAX = 3  # keys that a note names
+SAMPLE_MAX = (
+    100_000  # keys that show how the application's begin: about as many as a second of searching meets
+)
+BEGINNINGS_MAX = 100  # of these keys, the commonest: each is compared with the pattern of each namespace
+SHOWN_MAX = 60  # characters of a key in a sample; a longer one is cut
 SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan may meet none of them early
 
 
@@ -36,6 +45,7 @@ class Search:
         self._glance = glance
         self._keyspace = Keyspace([(each, each) for each in patterns])
         self._nearby: dict[bytes, bytes | None] = {}  # a key of no namespace, by its beginning
+        self._sample: Sequence[bytes] | None = None  # keys of no namespace, each with another beginning
         self._stream = queue.address.stream if isinstance(queue, StreamsQueueConfig) else None
         self._elsewhere: tuple[int, Sequence[int]] | None = None
 
@@ -71,10 +81,11 @@ class Search:
         if self._elsewhere is None:  # it is the same for all namespaces
             self._elsewhere = await self._databases(self._is_the_applications)
         ours, others = self._elsewhere
-        if not others:
-            near = await self._near(pattern.prefix)
-            return f"no key begins like {prefix} yet, so nothing was compared{near}"
-        return f"no key begins like {prefix} in database {ours}, and {_have(others)} keys: {_WHOSE}"
+        if others:
+            here = await self._here(f" Database {ours}", pattern.prefix)
+            return f"no key begins like {prefix} in database {ours}, and {_have(others)} keys: {_WHOSE}{here}"
+        near = await self._near(pattern.prefix) or await self._here("; this database", pattern.prefix)
+        return f"no key begins like {prefix} yet, so nothing was compared{near}"
 
     async def others_like(self, pattern: Pattern) -> str:
         """Which other databases of the server have keys with this beginning, in words; empty if none.
@@ -107,13 +118,35 @@ class Search:
         key = self._nearby.get(begin)
         return f"; some begin like {_word(begin)}:, such as {_word(key)}" if key else ""
 
+    async def _here(self, where: str, prefix: bytes) -> str:
+        """A clause about keys that are here, the most like this prefix first: maybe the pattern is misspelled."""
+        if self._sample is None:  # it is the same for all namespaces
+            self._sample = await self._sampled()
+        shown = sorted(self._sample, key=lambda key: likeness(key, prefix), reverse=True)[:EXAMPLES_MAX]
+        return f"{where} has keys such as {', '.join(map(_short, shown))}" if shown else ""
+
+    async def _sampled(self) -> Sequence[bytes]:
+        """Some keys of the application that are of no namespace, one for each beginning."""
+        found: dict[bytes, bytes] = {}
+        often: Counter[bytes] = Counter()
+        looked = 0
+        with suppress(TimeoutError, Unavailable):
+            async with asyncio.timeout(SEARCH_S):
+                async for key in self._glance.keys(b""):
+                    looked += 1
+                    if self._is_nobodys(key):
+                        often[begin := beginning(key)] += 1
+                        found.setdefault(begin, key)
+                    if looked >= SAMPLE_MAX:
+                        break
+        return [found[begin] for begin, _ in often.most_common(BEGINNINGS_MAX)]
+
     async def _nobodys(self, begin: bytes) -> bytes | None:
         """A key of the application that begins like this and is of no namespace."""
         with suppress(TimeoutError, Unavailable):
             async with asyncio.timeout(SEARCH_S):
                 async for key in self._glance.keys(begin):
-                    pattern = self._keyspace.resolve(key)
-                    if self._is_the_applications(key) and not (pattern and pattern.takes(key)):
+                    if self._is_nobodys(key):
                         return key
         return None
 
@@ -127,6 +160,11 @@ class Search:
                     used += [each] if await self._glance.holds(each, wanted) else []
         return ours, used
 
+    def _is_nobodys(self, key: bytes) -> bool:
+        """Whether it is a key of the application, and of no namespace."""
+        pattern = self._keyspace.resolve(key)
+        return self._is_the_applications(key) and not (pattern and pattern.takes(key))
+
     def _is_the_applications(self, key: bytes) -> bool:
         """Not a floor, not a record of fleets and feeds, not a stream of hints."""
         ours = is_beside(key) or key.startswith(PREFIX.encode())
@@ -136,6 +174,11 @@ class Search:
 def _have(databases: Sequence[int]) -> str:
     numbers = ", ".join(map(str, databases))
     return f"database {numbers} has" if len(databases) == 1 else f"databases {numbers} have"
+
+
+def _short(key: bytes) -> str:
+    text = printable(_word(key[: 4 * SHOWN_MAX]))
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 
 
 def _word(key: bytes) -> str:

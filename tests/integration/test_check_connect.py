@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from random import Random
 
 import pytest
 import redis
@@ -560,6 +561,61 @@ def test_keys_of_another_namespace_are_no_sign_of_a_word_too_many(check, redis_u
     assert noted(rows)["product"] == "no key begins like basket:product: yet, so nothing was compared"
 
 
+@pytest.mark.parametrize("begin", ["products:", "myshop:product:"])
+def test_keys_that_begin_otherwise_than_every_pattern_are_shown(check, redis_url, begin):
+    with redis.Redis.from_url(redis_url) as client:
+        client.mset({f"product:{number}": "a value" for number in range(200)})
+    for _ in range(2):  # the second time beside floors of ours
+        code, rows = check(begin=begin)
+        assert code == 0
+        assert re.fullmatch(
+            f"no key begins like {begin} yet, so nothing was compared; this database has keys such as product:[0-9]+",
+            noted(rows)["product"],
+        )
+
+
+def test_of_many_beginnings_three_are_shown_the_most_alike_first(check, redis_url):
+    kinds = ("session:ann", "page:home", "product:7", "produce:apple", "user:7:cart", "orders:7")
+    with redis.Redis.from_url(redis_url) as client:
+        client.mset(dict.fromkeys(kinds, "a value"))
+        client.set("basket:7:north", "of another namespace")
+    said = noted(check(begin="products:")[1])["product"]
+    _, _, shown = said.partition("; this database has keys such as ")
+    assert re.fullmatch("product:7, produce:apple, [a-z]+:.*", shown)
+    assert shown.count(":") <= 4
+    assert "basket" not in shown
+
+
+def test_keys_that_begin_otherwise_are_shown_among_thousands_of_other_kinds(check, redis_url):
+    random = Random(7)
+    with redis.Redis.from_url(redis_url) as client:
+        letters = ("".join(random.sample("abcdefghij", 10, counts=[3] * 10)) for _ in range(3000))
+        client.mset({f"{each}:home": "a page" for each in letters})
+        client.mset({f"product:{number}": "a value" for number in range(20)})
+    said = noted(check(begin="products:")[1])["product"]
+    assert "; this database has keys such as product:" in said
+
+
+def test_a_key_that_is_shown_is_short_and_harmless_on_a_terminal(check, redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("page:\x1b[2J" + "x" * 1000, "a value")
+    said = noted(check()[1])["product"]
+    assert r"keys such as page:\x1b[2Jxxx" in said
+    assert said.endswith("xxx…")
+    assert len(said) < 200
+
+
+def test_keys_here_and_in_another_database_are_both_named(check, redis_url, second):
+    with redis.Redis.from_url(second) as here, redis.Redis.from_url(redis_url) as there:
+        here.set("product:7", "a value")
+        there.set("item:7", "a value")
+    _, rows = check(cache=second, begin="products:")
+    assert noted(rows)["product"] == (
+        "no key begins like products: in database 1, and database 0 has keys: does cache.url name the application's?"
+        " Database 1 has keys such as product:7"
+    )
+
+
 def test_another_database_that_has_keys_is_named(check, redis_url):
     with redis.Redis.from_url(redis_url) as client:
         client.set("product:7", "a value")
@@ -624,7 +680,7 @@ def test_a_namespace_without_any_existing_value_is_a_note(check, redis_url):
         client.set("item:7", b"{}")
     code, rows = check()
     assert (code, states(rows)["values", "product"]) == (0, "note")
-    assert noted(rows)["product"] == "no key begins like product: yet, so nothing was compared"
+    assert noted(rows)["product"] == f"{NOTHING_YET}; this database has keys such as item:7"
 
 
 def test_values_that_differ_by_numbers_and_times_name_the_settings_that_write_them_alike(
