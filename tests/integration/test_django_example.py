@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from live.updater_process import eventually
+from live.updater_process import config, eventually
+from ruamel.yaml import YAML
 
 from cacheupdater.local.ports import free_port
+from cacheupdater_client import Redis
 from cacheupdater_client.protocol.fence import floor_name
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +34,27 @@ PAGE = (ROOT / "docs" / "how-to" / "django.md").read_text()
 LONG_S = 30.0  # for what takes a second on a quiet machine
 KEY = b":1:product:7"
 KINDS = ["django", "django-redis"]
+YAMLS = [
+    YAML(typ="safe").load(text) for text in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+]
+PYTHON = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+WATCH, ON_COMMIT, LOADERS = PYTHON
+DELETE = '    cache.delete(f"product:{number}")\n'  # how the example announces a change
+MODELS = ROOT / "tests" / "support" / "stock" / "django_shop" / "shop"  # with decimals, booleans and times
+FILL = """
+import datetime, decimal, django
+django.setup()
+from django.core.cache import cache
+from django.db import connection
+from shop.models import Product
+with connection.schema_editor() as editor:
+    editor.create_model(Product)
+at = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+Product.objects.create(
+    id=7, name="teapot", price=decimal.Decimal("8.90"), in_stock=True, added=at.date(), updated_at=at
+)
+cache.set("product:7", Product.objects.values().get(id=7))
+"""
 _DIFF = re.compile(r"^```diff\n-(CACHES.*)\n\+(CACHES.*)\n```$", re.MULTILINE)
 LINES = dict(zip(KINDS, _DIFF.findall(PAGE), strict=True))  # the line before, and the line after
 
@@ -40,6 +66,7 @@ class Shop:
         self.folder = folder
         self.kind = kind
         ours = {"REDIS_URL": redis_url, "SHOP_DB": str(folder / "shop.db"), "KIND": kind}
+        ours["ADMIN"] = f"127.0.0.1:{free_port()}"
         self.hints = f"unix://{folder}/hints.sock"
         paths = os.pathsep.join((str(ROOT), str(ROOT / "client")))
         self.environ = {**os.environ, **ours, "HINTS": self.hints, "PYTHONPATH": paths}  # noqa: TID251  handed on
@@ -137,6 +164,76 @@ def test_the_updater_and_django_read_what_the_other_writes(shop, plain):
     with shop.serving("stock.py") as get:
         assert get("product/7")["cents"] == 550, "the stock project reads what the updater has written"
     assert "foreign" not in (shop.folder / "updater.log").read_text()
+
+
+@pytest.mark.parametrize("way", ["watch", "on_commit"])
+def test_a_change_is_announced_as_the_page_shows(way, tmp_path, redis_url, plain):
+    shop = Shop(tmp_path, redis_url, "django")
+    ours, told = (WATCH, "") if way == "watch" else (WATCH.partition("watch(")[0], f"    {ON_COMMIT}")
+    text = (EXAMPLE / "shop.py").read_text()
+    assert text.count(DELETE) == 1
+    text = text.replace(DELETE, told).replace(
+        "import connection, models", "import connection, models, transaction"
+    )
+    (tmp_path / "told.py").write_text(text.replace("def product(", f"{ours}\n\ndef product("))
+    with shop.serving("told.py") as get:
+        assert get("product/7")["cents"] == 700
+        assert plain.exists(KEY)
+        assert get("change/7/600") == "changed"
+        assert not plain.exists(KEY)
+        assert plain.exists(floor_name(KEY)), "no load that began before may write"
+        assert get("product/7")["cents"] == 600
+
+
+def test_values_that_only_the_models_spell_are_loaded_as_the_page_shows(tmp_path, redis_url, plain, updaters):
+    shutil.copytree(MODELS, tmp_path / "shop")
+    (tmp_path / "shop" / "loaders.py").write_text(LOADERS)
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "client", tmp_path)))
+    project = {"SHOP_DB": str(tmp_path / "shop.db"), "SHOP_REDIS": redis_url, "PYTHONPATH": paths}
+    settings = {"DJANGO_SETTINGS_MODULE": "shop.settings"}
+    environ = {**os.environ, **project}  # noqa: TID251  handed on
+    fill = [sys.executable, "-c", FILL]
+    subprocess.run(fill, env=environ | settings, cwd=tmp_path, timeout=LONG_S, check=True)
+    before = pickle.loads(plain.get(KEY))
+    sources, space = YAMLS[1]["sources"], YAMLS[1]["namespaces"]["product"]
+    updater = updaters.make(config(redis_url, sources, {"product": space}), environment=project | settings)
+    table = {"product": space | {"load": {"source": "shop", "table": "products"}}}
+    database = {"shop": {"url": f"sqlite+aiosqlite:///{tmp_path}/shop.db", "budget": "500/s"}}
+    unfit = updaters.make(config(redis_url, database, table))
+
+    def check(updater, more):
+        command = [sys.executable, "-m", "cacheupdater", "check", "--connect", "-c", str(updater.file)]
+        done = subprocess.run(
+            command,
+            env=environ | more,
+            cwd=tmp_path,
+            timeout=LONG_S,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    code, said = check(unfit, {})
+    assert (code, re.search("values +product +wrong", said) is not None) == (78, True), said
+    code, said = check(updater, settings)
+    assert (code, "answers an empty list" in said) == (0, True), said
+    code, said = check(updater, {})
+    assert (code, "DJANGO_SETTINGS_MODULE" in said) == (78, True), said
+    updater.start()
+    with Redis.from_url(redis_url, emit=updater.emit) as client:
+        eventually(lambda: client.get(KEY) and plain.exists(floor_name(KEY)))
+        assert pickle.loads(plain.get(KEY)) == before
+        assert before | {"discount": None} == before, "all fields are there"
+        assert [before[each] for each in ("price", "in_stock", "updated_at")] == [
+            Decimal("8.90"),
+            True,
+            datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        ]
+        with sqlite3.connect(tmp_path / "shop.db") as database:
+            database.execute("UPDATE products SET price = 7.5 WHERE id = 7")
+        database.close()
+        eventually(lambda: pickle.loads(client.get(KEY))["price"] == Decimal("7.50"))
 
 
 def test_the_example_is_short_and_its_lines_are_the_pages():
