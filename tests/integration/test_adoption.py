@@ -82,6 +82,11 @@ HASHES = [
     *full("typed", "default", PLAIN | {"value": {"encoding": "hash"}}, wrong="price"),
 ]
 
+SPELLED = [
+    *both("spelled", "right", PAGE["spelled"]),
+    *full("spelled", "table", PLAIN | {"value": {"encoding": "hash"}}, wrong="in_stock"),
+]
+
 
 class Story:
     """One application's: it fills its cache, its client is exchanged, an updater comes, a price changes."""
@@ -313,6 +318,31 @@ def test_pickles_and_json_by_django(project, plain, adopting, monkeypatch):
         for trial in story.mend(change, restart):
             judge_mended(story, trial)
         caches.close_all()
+
+
+def test_hashes_of_rows_that_sqlite_cannot_spell(project, redis_url, plain, adopting):
+    from shop.models import Product
+    from stock.hashes_shop import Shop
+
+    from cacheupdater_client import Redis
+
+    def row(number):
+        return Product.objects.values().get(id=number)
+
+    def change(price):
+        Product.objects.filter(id=CHANGED).update(price=price)
+
+    updater = adopting(SPELLED, f"sqlite+aiosqlite:///{project['SHOP_DB']}", environment=project)
+    with redis.Redis.from_url(redis_url, decode_responses=True) as before:
+        application = Application(Shop(before, row).product, plain)
+        story = Story(application, SPELLED, updater, lambda value: value)
+    with Redis.from_url(redis_url, decode_responses=True, emit=updater.emit) as after:
+        application.reads = Shop(after, row).product
+        story.live(change)
+        for trial in SPELLED:
+            judge(story, trial)
+        for trial in story.mend(change, restart):
+            judge_mended(story, trial)
 
 
 def test_keys_that_django_names_otherwise(project, plain, adopting, monkeypatch):

@@ -52,7 +52,11 @@ def _read_typed(fields):
     }
 
 
-WAYS = {"worded": (_worded, _read_worded), "typed": (_typed, _read_typed)}
+WAYS = {
+    "worded": (_worded, _read_worded),
+    "typed": (_typed, _read_typed),
+    "spelled": (_worded, _read_worded),  # the updater spells it by a Python loader
+}
 
 
 class Shop:
