@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import psutil
 import pytest
@@ -240,6 +242,15 @@ def test_broker_ends_with_its_owner_even_when_that_is_killed(light):
     with python(OWNER) as owner:
         pid = int(owner.stdout.readline())
     assert ended(pid, 5)
+
+
+def test_the_page_on_tests_starts_a_broker(light):
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "test.md").read_text()
+    programs = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    [program] = [text for text in programs if "kafka_server" in text]
+    with python(program) as process:
+        assert process.stdout.readline().startswith("127.0.0.1:")
+    assert process.returncode == 0
 
 
 def test_users_of_one_folder_share_one_broker_and_the_last_one_out_ends_it(light, tmp_path):

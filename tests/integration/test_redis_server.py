@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import stat
 import subprocess
 import sys
@@ -83,3 +85,25 @@ def test_server_stops_even_when_it_is_frozen(redis_server):
 def test_two_servers_take_two_ports(redis_server):
     with RedisServer() as other:
         assert other.port != redis_server.port
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "test.md").read_text().partition("## Real servers")[2]
+
+
+@pytest.mark.parametrize(
+    ("module", "address"), [("redis_server", "redis://"), ("postgres_server", "postgresql+")]
+)
+def test_the_page_on_tests_starts_real_servers(module, address):
+    [program] = [
+        text
+        for text in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+        if module in text
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path), "PATH": os.environ["PATH"]},  # noqa: TID251  the servers are found there
+    )
+    assert done.stdout.startswith(address)
