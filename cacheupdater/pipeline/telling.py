@@ -44,9 +44,8 @@ _OURS: tuple[Metric, ...] = (
     "scan_offset",
     "done_offset",
 )
-_ANSWERED = frozenset(
-    {Result.FAILED, Result.FOREIGN, Result.SPARED}
-)  # Redis was up; this key stays as it was
+# Redis was up, and has left a single key as it was
+_ANSWERED = frozenset({Result.FAILED, Result.FOREIGN, Result.SPARED})
 
 
 class Turn:

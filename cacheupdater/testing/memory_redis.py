@@ -264,7 +264,7 @@ _ANSWERS: dict[Outcome, Answer] = {
     fence.TOO_OLD: answers.TOO_OLD,
     fence.FOREIGN: answers.FOREIGN,
 }
-_LEFT: dict[Outcome, Answer] = {fence.FOREIGN: answers.FOREIGN, fence.SPARED: answers.SPARED}  # by a removal
+_LEFT: dict[Outcome, Answer] = {fence.FOREIGN: answers.FOREIGN, fence.SPARED: answers.SPARED}
 
 
 class MemoryPauses:

@@ -91,10 +91,7 @@ def said_by(reply: Iterable[int | bytes | str]) -> list[fence.Outcome]:
     return fence.outcomes(reply, shown=told)
 
 
-_LEFT: dict[fence.Outcome, Answer] = {
-    fence.FOREIGN: answers.FOREIGN,
-    fence.SPARED: answers.SPARED,
-}  # by a removal
+_LEFT: dict[fence.Outcome, Answer] = {fence.FOREIGN: answers.FOREIGN, fence.SPARED: answers.SPARED}
 
 
 def removal_of(outcome: fence.Outcome) -> Answer:
