@@ -78,9 +78,13 @@ async def test_a_key_that_fails_by_itself_stands_as_a_trouble_until_its_minute_i
         for _ in range(60 + int(QUIET_S)):
             shell.queue.touch(b"p:1", BROKEN)
             await asyncio.sleep(1.0)
-    lines = [each for each in caplog.messages if each.startswith("quarantined p: ")]
-    assert len(lines) == 2
-    assert "over after" in lines[1]
+        shell.notices.tick()
+    begins, over, back, end = (each for each in caplog.messages if each.startswith("quarantined p: "))
+    assert "no load of p has succeeded since" in begins
+    assert "over after 5.0 s" in over
+    assert "1 key fails by itself" in back
+    assert "over after" in end
+    assert "p" not in told(shell.notices)
 
 
 @in_virtual_time
