@@ -267,8 +267,7 @@ class Outcomes:
             tail.open_pack.release(1)
             tail.open_pack.lean(tail.kind > demand.kind)
         if Kind.CHANGE in (demand.kind, tail.kind if tail else None):
-            only_ours = not (demand.fed or (tail is not None and tail.fed))
-            self._removals.ask(unit.namespace, [key], [demand.open_pack], only_ours=only_ours)
+            self._removals.ask(unit.namespace, [key], [demand.open_pack])
         else:
             demand.open_pack.release(1)
 

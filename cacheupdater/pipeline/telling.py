@@ -44,8 +44,7 @@ _OURS: tuple[Metric, ...] = (
     "scan_offset",
     "done_offset",
 )
-# Redis was up, and has left a single key as it was
-_ANSWERED = frozenset({Result.FAILED, Result.FOREIGN, Result.SPARED})
+_ANSWERED = frozenset({Result.FAILED, Result.FOREIGN})  # Redis was up, and refused a single key
 
 
 class Turn:

@@ -196,19 +196,17 @@ class MemoryRedis:
         only_ours: Collection[bytes] = (),
     ) -> list[Outcome]:
         """INVALIDATE: removes values and raises floors. With `forms`, as from an updater, foreign values stay; of the keys in
-        `only_ours`, values that no load has written are spared."""
+        `only_ours`, also those that no load has written."""
         outcomes: list[Outcome] = []
         for key in keys:
             form, held, floor = forms.get(key), self.get(key), self.floor(key)
-            outcome = fence.REMOVED
-            if form is not None and is_foreign(held, form, floor):
-                outcome = fence.FOREIGN
-            elif key in only_ours and held is not None and (floor is None or fence.form_of(floor) is None):
-                outcome = fence.SPARED
-            else:
+            stays = form is not None and is_foreign(held, form, floor)
+            if key in only_ours and (floor is None or fence.form_of(floor) is None):
+                stays = held is not None
+            if not stays:
                 self.delete(key)
             self._raise_floor(key, hold_off_ms, 0)
-            outcomes.append(outcome)
+            outcomes.append(fence.FOREIGN if stays else fence.REMOVED)
         return outcomes
 
     def prolong(self, *keys: bytes, grace: Grace, form: fence.Form | None = None) -> list[Outcome]:
@@ -264,7 +262,6 @@ _ANSWERS: dict[Outcome, Answer] = {
     fence.TOO_OLD: answers.TOO_OLD,
     fence.FOREIGN: answers.FOREIGN,
 }
-_LEFT: dict[Outcome, Answer] = {fence.FOREIGN: answers.FOREIGN, fence.SPARED: answers.SPARED}
 
 
 class MemoryPauses:
@@ -328,7 +325,7 @@ class MemoryWriter:
         outcomes = self.server.invalidate(
             *keys, hold_off_ms=self._hold_off_ms, forms=forms, only_ours=only_ours
         )
-        return [_LEFT.get(each, answers.WRITTEN) for each in outcomes]
+        return [answers.FOREIGN if each == fence.FOREIGN else answers.WRITTEN for each in outcomes]
 
     async def prolong(
         self, keys: Sequence[bytes], grace: Grace, form: fence.Form | None = None

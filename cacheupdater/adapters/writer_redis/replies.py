@@ -91,14 +91,11 @@ def said_by(reply: Iterable[int | bytes | str]) -> list[fence.Outcome]:
     return fence.outcomes(reply, shown=told)
 
 
-_LEFT: dict[fence.Outcome, Answer] = {fence.FOREIGN: answers.FOREIGN, fence.SPARED: answers.SPARED}
-
-
 def removal_of(outcome: fence.Outcome) -> Answer:
     """The answer for one key that was to be removed."""
     if isinstance(outcome, fence.Failed):
         return Answer(Result.FAILED, why=outcome.text)
-    return _LEFT.get(outcome, answers.WRITTEN)
+    return answers.FOREIGN if outcome == fence.FOREIGN else answers.WRITTEN
 
 
 def answers_of(outcomes: Sequence[fence.Outcome], token: int) -> list[Answer]:

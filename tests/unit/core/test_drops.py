@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from stories.engine import Story, namespace
 
-from cacheupdater.core.answers import SPARED
-
 A, B, ALIEN = b"p:1", b"p:2", b"p:seven"
 
 
@@ -52,81 +50,3 @@ def test_of_the_hints_of_a_quarantined_key_only_a_change_removes(hint, removes):
     assert work.units == []
     assert story.count("dropped", "quarantined") == 1
     assert (work.invalidation is not None) is removes
-
-
-@pytest.mark.parametrize(
-    ("hint", "why", "spares"),
-    [
-        ("change", "quarantined", True),
-        ("change", "paused", True),
-        ("change", "backlog", False),
-        ("fed", "quarantined", False),
-        ("fed", "paused", False),
-    ],
-)
-def test_what_a_reader_has_filled_stays_while_its_key_is_paused_or_in_quarantine(hint, why, spares):
-    """The fill is a change of the application. A feed's change is not: nobody has written the value since."""
-    story = Story(namespace(max_backlog=1))
-    if why == "quarantined":
-        story.engine.quarantine.put(A, "poison", 0.0)
-    elif why == "paused":
-        story.engine.pause(story.namespaces, 0.0)
-    getattr(story, hint)(A, at=0.0)
-    if why == "backlog":
-        story.change(B, at=0.0)
-    invalidation = story.step(0.0).invalidation
-
-    assert invalidation.keys == [A]
-    assert set(invalidation.only_ours) == ({A} if spares else set())
-
-
-def test_a_key_that_is_paused_and_that_a_feed_calls_changed_goes_in_any_case():
-    story = Story()
-    story.engine.pause(story.namespaces, 0.0)
-    story.change(A, at=0.0)
-    story.fed(A, at=0.0)
-    invalidation = story.step(0.0).invalidation
-
-    assert invalidation.keys == [A, A]
-    assert not invalidation.only_ours
-
-
-def test_a_value_that_is_spared_ends_its_pack():
-    story = Story()
-    story.engine.pause(story.namespaces, 0.0)
-    story.change(A, at=0.0)
-    story.engine.on_invalidated(story.step(0.0).invalidation, [SPARED], 0.1)
-
-    assert story.done == 1
-    assert story.engine.removals_waiting == 0
-
-
-def test_a_fed_change_counts_as_one_also_behind_a_read_of_its_key():
-    """The read has waited longer, so its pack stands for both."""
-    story = Story()
-    story.touch(A, at=0.0)
-    story.fed(A, at=0.0)
-    story.engine.pause(story.namespaces, 0.0)
-    invalidation = story.step(0.1).invalidation
-
-    assert (invalidation.keys, set(invalidation.only_ours)) == ([A], set())
-
-
-@pytest.mark.parametrize(("hint", "spares"), [("change", True), ("fed", False)])
-@pytest.mark.parametrize("behind", ["first", "behind a running refresh"])
-def test_a_change_whose_last_try_fails_is_treated_as_all_that_come_while_its_key_is_in_quarantine(
-    hint, spares, behind
-):
-    story = Story()
-    story.touch(A, at=0.0)  # a fed change is loaded only where somebody reads
-    if behind == "first":
-        getattr(story, hint)(A, at=0.0)
-    for at in range(5):
-        unit = story.start(3.0 * at)
-        if at == 4 and behind != "first":
-            getattr(story, hint)(A, at=12.0)
-        story.fail(unit, 3.0 * at, own=True)
-    invalidation = story.step(13.0).invalidation
-
-    assert list(story.engine.quarantine.keys) == [A]
-    assert (invalidation.keys, set(invalidation.only_ours)) == ([A], {A} if spares else set())

@@ -17,7 +17,6 @@ from cacheupdater.errors import Faulty, Forbidden, Unavailable
 from cacheupdater.pipeline.partition import FETCH_PACKS, FETCH_PACKS_MOST, NEWCOMERS
 from cacheupdater.testing import virtual_loop
 from cacheupdater_client.protocol import wire
-from cacheupdater_client.protocol.fence import stamp_of
 
 
 @in_virtual_time
@@ -233,17 +232,11 @@ async def test_a_source_that_is_down_is_tried_until_it_is_back_and_no_key_is_bla
         assert shell.queue.backlog(0) == 0
 
 
-def loaded_before(shell, key):
-    """An updater has written this value. What the application itself has written would stay."""
-    shell.redis.set(key, b'"old"')
-    shell.redis.set_floor(key, stamp_of(1000, "json"))
-
-
 @in_virtual_time
 async def test_an_invalidation_that_redis_does_not_acknowledge_is_asked_for_again():
     """The change cannot be served, so the old value must go: until then its pack is not done."""
     shell = Shell(max_attempts=1)
-    loaded_before(shell, b"p:1")
+    shell.redis.set(b"p:1", b'"old"')
     shell.tables["p"].error = Faulty("division by zero")
     shell.writer.invalidation_errors = [Unavailable("connection refused"), Unavailable("connection refused")]
     async with shell.partition():
@@ -260,7 +253,7 @@ async def test_a_removal_that_redis_refuses_for_ever_pins_no_cursor():
     """As where the user has no right to the key. Others that are removed at the same time are not kept waiting."""
     shell = Shell(max_attempts=1)
     for n in range(4):
-        loaded_before(shell, b"p:%d" % n)
+        shell.redis.set(b"p:%d" % n, b'"old"')
     shell.tables["p"].error = Faulty("division by zero")
     shell.writer.refuses = b"p:2"
     async with shell.partition():
