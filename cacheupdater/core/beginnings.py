@@ -1,7 +1,7 @@
-"""How keys begin, and how much that is like the prefix of a pattern: for a person who has misspelled one of the two.
+"""How keys begin, and how like the prefix of a pattern a key begins: for a person who has misspelled one of the two.
 
 `service.whose` finds the patterns that a key was perhaps meant for, and `service.search` the keys that a pattern was perhaps
-meant for. Both ask when a person asks them; no hint's path comes here. Pure.
+meant for. Both ask only when a person asks them. No hint is compared here. Pure.
 """
 
 from __future__ import annotations

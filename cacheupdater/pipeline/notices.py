@@ -7,8 +7,9 @@ data. `core.events` lists the kinds of trouble.
 
 A trouble that comes back within `QUIET_S` of its end has not ended: it comes and goes. From then on it is over only after
 `QUIET_S` without it, which `tick` notices. So an outage during which some calls succeed has one line at each end too. If a line
-has said that it is over, another one says that it is back, and why: the log must not end with an end while a trouble stands. A
-trouble that ended within `SHORT_S` may be of either kind. It does not stand, and its end is logged after `QUIET_S`.
+has told its end, another line tells at once that the trouble is back, and why: an end must not be the log's last word on a
+trouble that stands. A trouble that ended within `SHORT_S` may be of either kind. It does not stand, and its end is logged after
+`QUIET_S`.
 """
 
 from __future__ import annotations

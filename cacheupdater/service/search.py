@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 _WHOSE = "does cache.url name the application's?"
 EXAMPLES_MAX = 3  # keys that a note names
-SAMPLE_MAX = (
-    100_000  # keys that show how the application's begin: about as many as a second of searching meets
-)
+SAMPLE_MAX = 100_000  # keys that are looked at for examples: about as many as a second of searching meets
 BEGINNINGS_MAX = 100  # of these keys, the commonest: each is compared with the pattern of each namespace
 SHOWN_MAX = 60  # characters of a key in a sample; a longer one is cut
 SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan may meet none of them early

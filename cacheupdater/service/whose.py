@@ -84,8 +84,8 @@ def declared(namespaces: Namespaces, key: bytes) -> Declared:
 
 
 def declared_in(namespace: NamespaceSection | None, namespaces: Namespaces, key: bytes) -> Declared:
-    """The same without what is alike, where a keyspace has told the namespace: a running updater has no time to make a keyspace
-    of thousands of namespaces, or to compare the key with each."""
+    """The same for a running updater, whose keyspace has told the namespace. It names no patterns that look alike: to compare the
+    key with thousands of patterns, or to make a keyspace of them, would hold up the updater."""
     captures = None if namespace is None else namespace.pattern.parse(key)
     spelled = all(0x21 <= sign <= 0x7E for sign in key)
     if namespace is not None:

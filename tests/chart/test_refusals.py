@@ -177,7 +177,7 @@ CASES = [
     (
         SPILL,
         ["collect.queue=redis://:s3cret@queue/0?stream=hints"],
-        "collect.queue: holds a password, which everybody could read who may see the pod; write $(NAME) there",
+        "collect.queue: holds a password, and everybody who may see the pod could read the password; write $(NAME) there",
     ),
     (
         COLLECT,

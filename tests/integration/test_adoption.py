@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import shutil
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -236,20 +237,27 @@ def test_json_by_fastapi_and_sqlalchemy(database, pg_url, redis_url, plain, adop
             judge_mended(story, trial)
 
 
-def test_hashes(database, redis_url, plain, adopting):
+@contextmanager
+def hash_shop(trials, updater, *, row, redis_url, plain):
+    """The story of a shop that caches rows as hashes: the shop first reads by redis-py, and in the block by our client."""
     from stock.hashes_shop import Shop
 
     from cacheupdater_client import Redis
 
+    with redis.Redis.from_url(redis_url, decode_responses=True) as before:
+        application = Application(Shop(before, row).product, plain)
+        story = Story(application, trials, updater, lambda value: value)
+    with Redis.from_url(redis_url, decode_responses=True, emit=updater.emit) as after:
+        application.reads = Shop(after, row).product
+        yield story
+
+
+def test_hashes(database, redis_url, plain, adopting):
     def row(number):
         return dict(database.rows("SELECT * FROM products WHERE id = $1", number)[0])
 
     updater, change = adopting(HASHES), changing(database)
-    with redis.Redis.from_url(redis_url, decode_responses=True) as before:
-        application = Application(Shop(before, row).product, plain)
-        story = Story(application, HASHES, updater, lambda value: value)
-    with Redis.from_url(redis_url, decode_responses=True, emit=updater.emit) as after:
-        application.reads = Shop(after, row).product
+    with hash_shop(HASHES, updater, row=row, redis_url=redis_url, plain=plain) as story:
         story.live(change)
         for trial in HASHES:
             judge(story, trial)
@@ -322,9 +330,6 @@ def test_pickles_and_json_by_django(project, plain, adopting, monkeypatch):
 
 def test_hashes_of_rows_that_sqlite_cannot_spell(project, redis_url, plain, adopting):
     from shop.models import Product
-    from stock.hashes_shop import Shop
-
-    from cacheupdater_client import Redis
 
     def row(number):
         return Product.objects.values().get(id=number)
@@ -333,11 +338,7 @@ def test_hashes_of_rows_that_sqlite_cannot_spell(project, redis_url, plain, adop
         Product.objects.filter(id=CHANGED).update(price=price)
 
     updater = adopting(SPELLED, f"sqlite+aiosqlite:///{project['SHOP_DB']}", environment=project)
-    with redis.Redis.from_url(redis_url, decode_responses=True) as before:
-        application = Application(Shop(before, row).product, plain)
-        story = Story(application, SPELLED, updater, lambda value: value)
-    with Redis.from_url(redis_url, decode_responses=True, emit=updater.emit) as after:
-        application.reads = Shop(after, row).product
+    with hash_shop(SPELLED, updater, row=row, redis_url=redis_url, plain=plain) as story:
         story.live(change)
         for trial in SPELLED:
             judge(story, trial)

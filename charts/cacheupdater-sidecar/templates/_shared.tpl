@@ -1,5 +1,5 @@
 {{/* What both charts refuse in a configuration and in the address of a queue. `make chart-docs` copies this file from the chart
-cacheupdater into the library cacheupdater-sidecar, because neither chart depends on the other. Edit it in the first.
+cacheupdater into the library cacheupdater-sidecar, because neither chart depends on the other. Edit the file of the chart cacheupdater.
 No sentence repeats a part of an address: it may be a password, and pipelines keep what Helm prints. */}}
 
 {{/* What is wrong with an address, or nothing. `options` are those of a kafka:// address beside TLS and SASL. `why` says who would

@@ -218,7 +218,7 @@ password_file=FILE, and mount the Secret that has FILE by extraVolumes and extra
 {{- fail "cacheupdater-sidecar: collect.queue is a variable of the pod, and not of a configuration; write $(NAME) instead of ${NAME}" -}}
 {{- end -}}
 {{- $variable := "$(NAME) there, and name the Secret that has NAME in existingSecret" -}}
-{{- $advice := dict "why" "which everybody could read who may see the pod" "variable" $variable "file" (include "cacheupdater.sidecar.passwordFile" .) -}}
+{{- $advice := dict "why" "and everybody who may see the pod could read the password" "variable" $variable "file" (include "cacheupdater.sidecar.passwordFile" .) -}}
 {{- with include "cacheupdater.shared.address" (merge (dict "url" $url "options" (list "acks" "compression")) $advice) | trim -}}
 {{- fail (printf "cacheupdater-sidecar: collect.queue: %s" .) -}}
 {{- end -}}

@@ -44,7 +44,7 @@ config: a collector reads no configuration; write collect.queue, collect.listen 
 {{- end }}
 {{- $url := .Values.collect.queue }}
 {{- $variable := "$(NAME) there, and name the Secret that has NAME in existingSecret.name" }}
-{{- $advice := dict "why" "which everybody could read who may see the pod" "variable" $variable "file" (include "cacheupdater.passwordFile" .) }}
+{{- $advice := dict "why" "and everybody who may see the pod could read the password" "variable" $variable "file" (include "cacheupdater.passwordFile" .) }}
 {{- $wrong := include "cacheupdater.shared.address" (merge (dict "url" $url "options" (list "acks" "compression")) $advice) | trim }}
 {{- if and $url (not (regexMatch "^(kafka|rediss?([+][a-z]+)?|postgres(ql)?([+][a-z]+)?|tcp)://" $url)) (not (hasPrefix "$(" $url)) }}
 collect.queue: {{ regexFind "^[a-z0-9+]*(://)?" $url }} is nothing that a pod can share with updaters in other pods; write kafka://host:9092/topic, redis://host:6379/0?stream=hints, postgresql://…, or tcp://host:7171 of an updater
