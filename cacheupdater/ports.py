@@ -191,7 +191,7 @@ class Writer(Protocol):
 
         One answer per key, in order: written (the value is gone), failed (Redis refuses this key), unavailable (its server
         cannot do it now), foreign (the value does not read in the key's form and stays). Without a form any value is
-        removed. But of the keys in `only_ours`, a value that no load of ours has written is foreign. Raises Unavailable if
+        removed. But of the keys in `only_ours`, a value that no load of ours has written is spared. Raises Unavailable if
         nothing is known of any key: some values may be gone, so ask for all again.
         """
         ...

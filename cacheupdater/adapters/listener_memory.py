@@ -12,12 +12,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cacheupdater.errors import Misconfigured, Unavailable
-from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.mailbox import mailbox
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from cacheupdater.ports import Observer
+    from cacheupdater_client.protocol.mailbox import Mailbox
+    from cacheupdater_client.protocol.wire import Hello
 
 SCHEME = "memory://"
 LOOK_S = 0.005  # well below the 10 ms within which a change must leave its application
@@ -33,7 +35,7 @@ class MemoryListener:
         put: Callable[[int, bytes, int], Awaitable[None]],
         peer: int,
         *,
-        hello: wire.Hello,
+        hello: Hello,
         observer: Observer,
     ) -> None:
         """`put` waits until the queue has taken a pack of this peer."""
@@ -41,21 +43,21 @@ class MemoryListener:
         self._peer = peer
         self._hello = hello
         self._observer = observer
-        self._box: wire.Mailbox | None = None
+        self._box: Mailbox | None = None
         self._taking: asyncio.Task[None] | None = None
 
     async def start(self, address: str) -> None:
         """Open the mailbox of this name, or raise Misconfigured."""
         if not address.startswith(SCHEME):
             raise Misconfigured(f"listen: {address!r} is not memory://name")
-        box = wire.mailbox(address.removeprefix(SCHEME))
+        box = mailbox(address.removeprefix(SCHEME))
         if box.hello is not None:
             raise Misconfigured(f"listen: another updater of this process listens on {address}")
         box.open(self._hello)
         self._box = box
         self._taking = asyncio.get_running_loop().create_task(self._take_all())
 
-    def greet(self, hello: wire.Hello) -> None:
+    def greet(self, hello: Hello) -> None:
         """From now on this is the hello. Senders look at it before each frame."""
         self._hello = hello
         if self._box is not None and self._box.hello is not None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cacheupdater.collector import links
 from cacheupdater.collector.turn import Moment
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import KIND_OF
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.target import DRAIN_S, HURRY_S
 
@@ -155,7 +155,7 @@ class Forwarder:
             if self._spill is not None:
                 self._spill.replay.settle(frame.kind, frame.keys)
             if taken:
-                kind = Kind(frame.kind).name.lower()
+                kind = KIND_OF[frame.kind].name.lower()
                 self._observer.count("forwarded", frame.keys, label=kind)
                 self._observer.count("merged", frame.hints - frame.keys, label=kind)
 

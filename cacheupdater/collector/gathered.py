@@ -21,12 +21,12 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.fair import Room
-from cacheupdater.core.hints import Kind, believable
+from cacheupdater.core.hints import KIND_OF, believable
 from cacheupdater.core.peers import NOBODY, Peering
 from cacheupdater.core.receipts import Owed, Receipt, Receipts
 from cacheupdater.errors import Unavailable
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Malformed, Pack, decode_pack
+from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH, Malformed, Pack, decode_pack
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -42,11 +42,13 @@ URGENT_BYTES_MAX = BYTES_MAX // 2
 READS_MAX = KEYS_MAX // 4  # touched keys here: 250,000 different keys a second, at ten turns a second
 READS_BYTES_MAX = BYTES_MAX // 4
 
-KINDS = {"changes": CHANGE, "awaited": MISS, "misses": MISS, "touches": TOUCH}
+KINDS = {"changes": CHANGE, "sets": SET, "awaited": MISS, "misses": MISS, "touches": TOUCH}
 """What waits apart here, and its kind. An awaited miss is one whose reader waits."""
 
-_URGENT = ("changes", "awaited")  # leave at once
-_OWED = ("changes", "awaited", "misses")  # their frames wait for their acknowledgement
+_PARTS = {CHANGE: "changes", SET: "sets", MISS: "misses", TOUCH: "touches"}
+
+_URGENT = ("changes", "sets", "awaited")  # leave at once
+_OWED = (*_URGENT, "misses")  # their frames wait for their acknowledgement
 
 _CLOSED = "the collector is closed: this process is shutting down"
 
@@ -98,7 +100,7 @@ class Gathered(Peering):
         self._batches = {part: Batch() for part in KINDS}
         self._reads = Room(READS_MAX, READS_BYTES_MAX)
         self._urgent = Room(URGENT_MAX, URGENT_BYTES_MAX)
-        self._receipts = {MISS: Receipts(), CHANGE: Receipts()}
+        self._receipts = {MISS: Receipts(), SET: Receipts(), CHANGE: Receipts()}
         self._owed: dict[int, Owed] = {}  # by connected peer
         self._room_came = asyncio.Event()
         self._closed = False
@@ -171,7 +173,7 @@ class Gathered(Peering):
         room = self._reads if pack.kind == TOUCH else self._urgent
         if self._closed or not room.takes(peer, receipt.keys, receipt.size, clients=clients):
             return None
-        part = "touches" if pack.kind == TOUCH else "changes" if pack.kind == CHANGE else "misses"
+        part = _PARTS[pack.kind]
         if part == "misses" and pack.tokens:
             part = "awaited"
         batch = self._batches[part]
@@ -185,7 +187,7 @@ class Gathered(Peering):
         if part in _URGENT:
             self.hurry.set()
         hints = sum(pack.counts) if pack.counts else receipt.keys
-        self._observer.count("collected", hints, label=Kind(pack.kind).name.lower())
+        self._observer.count("collected", hints, label=KIND_OF[pack.kind].name.lower())
         return receipt
 
     # --- what the forwarder calls ---------------------------------------------------------------------

@@ -14,11 +14,12 @@ from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.collector.spilled_packs import Packs
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import KIND_OF
 from cacheupdater.core.peers import NOBODY
 from cacheupdater.core.receipts import Receipt, Receipts
 from cacheupdater.core.spilling import Pace
 from cacheupdater.errors import Unavailable
+from cacheupdater_client.outbox import KINDS
 
 if TYPE_CHECKING:
     from cacheupdater.adapters.spill_files import SpillFiles
@@ -46,7 +47,7 @@ class Replay:
         self._files = files
         self._tally = tally
         self._pace = Pace(spilling.limits.rate, now)
-        self._receipts = {kind: Receipts() for kind in Kind}
+        self._receipts = {kind: Receipts() for kind in KINDS}
         self._sent: dict[Receipt, _Sent] = {}
         self._segment: Segment | None = None  # which is being read
         self._packs: Packs
@@ -136,14 +137,14 @@ class Replay:
         hints = sum(counts.values())
         receipt = Receipt(NOBODY, len(counts), sum(map(len, counts)))
         self._sent[receipt] = _Sent(segment, pack.kind, hints)
-        self._receipts[Kind(pack.kind)].add([receipt])
+        self._receipts[pack.kind].add([receipt])
         self._pace.pay(len(counts))
         segment.hints -= hints
         outbox.add(pack.kind, counts, zip(pack.keys, pack.tokens, strict=False))
 
     def settle(self, kind: int, keys: int) -> None:
         """So many keys of this kind have left the outbox."""
-        self._receipts[Kind(kind)].settle(keys)
+        self._receipts[kind].settle(keys)
 
     def recall(self) -> None:
         """The outbox cuts anew what it had cut."""
@@ -155,7 +156,7 @@ class Replay:
         for kind, receipts in self._receipts.items():
             for receipt in receipts.look(*outbox.standing(kind)) if receipts else ():
                 segment, _, hints = self._sent.pop(receipt)
-                self._tally.add("replayed", hints, kind.name.lower())
+                self._tally.add("replayed", hints, KIND_OF[kind].name.lower())
                 self._finish(segment)
 
     def _finish(self, segment: Segment) -> None:

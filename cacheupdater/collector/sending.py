@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cacheupdater.collector import links
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import KIND_OF, Kind
 from cacheupdater.errors import Misconfigured
 from cacheupdater_client.outbox import Outbox
 from cacheupdater_client.target import HURRY_S
@@ -88,7 +88,7 @@ class Sending:
         left, self._left = self._left, []
         for frame, taken in left:
             if taken:
-                kind = Kind(frame.kind)
+                kind = KIND_OF[frame.kind]
                 self.drained[kind] += frame.hints
                 label = kind.name.lower()
                 self._observer.count("drained", frame.hints, label=label)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from cacheupdater.collector.gathered import KINDS
 from cacheupdater.collector.replay import Replay
 from cacheupdater.collector.spilled_packs import opened, packs_of
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import KIND_OF
 from cacheupdater.core.metrics import Tally
 from cacheupdater.core.spilling import Absence, Spilling
 from cacheupdater.errors import Unavailable
@@ -134,7 +134,7 @@ class Spill:
                 self._drop(segment, "full")
             raise
         self._spilling.add(segment, kind, now_ms, hints=hints, size=size)
-        self._tally.add("spilled", hints, Kind(kind).name.lower())
+        self._tally.add("spilled", hints, KIND_OF[kind].name.lower())
 
     # --- what lies there ------------------------------------------------------------------------------
 

@@ -24,6 +24,9 @@ class Result(Enum):
     FOREIGN = (
         "foreign"  # left alone: the application wrote the value, and it reads as another form or has no row
     )
+    SPARED = (
+        "spared"  # not removed: the application wrote the value, and the change that was dropped is its own
+    )
     UNDECIDED = "undecided"  # not known yet whose values the namespace holds: tried again after `wait`
     FAILED = "failed"  # Redis refused this one key, or its value could not be encoded
     UNAVAILABLE = "unavailable"  # the server of this one key cannot take it now; others could take theirs
@@ -52,6 +55,7 @@ DUPLICATE = Answer(Result.DUPLICATE)
 UNSOUND = Answer(Result.WRITTEN, why="what stood in its floor's place was no floor")
 TOO_OLD = Answer(Result.TOO_OLD)
 FOREIGN = Answer(Result.FOREIGN)
+SPARED = Answer(Result.SPARED)
 BRAKED = Answer(Result.BRAKED)
 
 

@@ -91,7 +91,7 @@ class Dedup:
     def hint(self, key: bytes, new: Demand, now: float, *, asks: int = 1) -> Action | None:
         """Does what the table says about one hint, of so many readers, and returns it. None: the key needs a seat, which
         `accept` gives it later."""
-        kind, urgency, open_pack = new.kind, new.urgency, new.open_pack
+        kind, open_pack = new.kind, new.open_pack
         unit = self.seats.get(key)
         event = self._event(key, kind, unit, now)
         action = TABLE[self._state(key, unit), event][1]
@@ -107,7 +107,7 @@ class Dedup:
             open_pack.hold(1)
             self._seat(unit.namespace, [key], demand, now)
         elif action is Action.MERGE:
-            demand = unit.demand.covering(kind, urgency, open_pack.peer)
+            demand = unit.demand.covering(new)
             if kind is Kind.MISS and self.schedule.is_behind(unit.namespace):
                 demand = unit.asked(demand, asks)
             if demand is not unit.demand:
@@ -120,7 +120,7 @@ class Dedup:
         elif action is Action.COVER:
             tail = self.tails[key]
             open_pack.lean(kind > tail.kind)
-            self.tails[key] = tail.covering(kind, urgency, open_pack.peer)
+            self.tails[key] = tail.covering(new)
         elif action is Action.DECLINE and unit.phase is Phase.RUNNING:
             # if the head fails, it is due again and serves this miss too
             open_pack.lean(any(kind > demand.kind for demand, _ in unit.parts))
@@ -301,7 +301,7 @@ class Dedup:
             tail = self.tails.pop(key)
             tail.open_pack.release(1)
             tail.open_pack.lean(tail.kind > demand.kind)
-            self._seat(unit.namespace, [key], demand.covering(tail.kind, tail.urgency, tail.peer), now)
+            self._seat(unit.namespace, [key], demand.covering(tail), now)
         if rest:
             self._seat(unit.namespace, rest, demand, now)
 

@@ -14,7 +14,7 @@ from collections import deque
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.hints import Kind, believable
+from cacheupdater.core.hints import believable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ class Wave(NamedTuple):
     """What is sent together."""
 
     emitted_ms: int  # of its oldest hint
-    batches: dict[Kind, Batch]
+    batches: dict[int, Batch]  # by the kind of their packs
     packs: list[_Held]
 
 
@@ -167,7 +167,7 @@ class Draining:
             if pack is None or pack.emitted_ms - oldest >= WAVE_MS:
                 continue
             wave.packs.append(each)
-            _merge(wave.batches.setdefault(Kind(pack.kind), Batch({}, {})), pack)
+            _merge(wave.batches.setdefault(pack.kind, Batch({}, {})), pack)
             keys += len(pack.keys)
             size += sum(map(len, pack.keys))
             if keys >= WAVE_KEYS or size >= WAVE_BYTES:

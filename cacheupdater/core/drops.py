@@ -1,7 +1,10 @@
 """What becomes of hints that are given up: a dropped change must not leave its old value behind, any other drop is only counted.
 
 The schedule drops what has waited too long, what a full backlog gives up, and what is paused; quarantine bars keys that fail
-by themselves. The engine asks for both accounts. Lives as long as its engine.
+by themselves. The engine asks for both accounts. Nothing loads a paused or barred key for long, so its readers fill it
+themselves. A SET is a change too, and must not remove what it has just written: each read would ask the database. So a change
+that is marked as set removes only what a load of ours has written, as one that was under way may have. A change that somebody
+has announced removes any value. Lives as long as its engine.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ class Drops:
         ours = self._strangers.ours(namespace.pattern, keys)
         self._tally.add("dropped", len(ours), namespace.name, reason=reason)
         self._tally.add("dropped", len(keys) - len(ours), reason="unknown")
-        self._removals.ask(namespace, ours, [demand.open_pack] * len(ours))
+        only_ours = reason == "paused" and demand.is_set
+        self._removals.ask(namespace, ours, [demand.open_pack] * len(ours), only_ours=only_ours)
         demand.open_pack.release(len(keys) - len(ours))
 
     def remove_unread(self, keys: Sequence[bytes], open_pack: OpenPack) -> None:
@@ -76,16 +80,17 @@ class Drops:
             return keys, []
         freed = [key for key in listed if not quarantine.bars(key, now)]
         barred = [key for key in keys if key in quarantine.keys]
-        self.bar(barred, demand.kind, demand.open_pack, now)
+        self._bar(barred, demand, now)
         return [key for key in keys if key not in listed], freed
 
-    def bar(self, keys: Sequence[bytes], kind: Kind, open_pack: OpenPack, now: float) -> None:
+    def _bar(self, keys: Sequence[bytes], demand: Demand, now: float) -> None:
         """Hints of these keys are declined, because the keys are in quarantine."""
         self._tally.add("dropped", len(keys), reason="quarantined")
-        if kind is Kind.CHANGE:
+        open_pack = demand.open_pack
+        if demand.kind is Kind.CHANGE:
             open_pack.hold(len(keys))
             for namespace, known in self._keyspace.resolve_many(keys)[0].items():
-                self._removals.ask(namespace, known, [open_pack] * len(known))
-        elif kind is Kind.TOUCH:
+                self._removals.ask(namespace, known, [open_pack] * len(known), only_ours=demand.is_set)
+        elif demand.kind is Kind.TOUCH:
             for namespace, known in self._keyspace.resolve_many(keys)[0].items():
                 self._prolonging.failed(namespace, known, now)

@@ -345,7 +345,7 @@ class Engine:
             groups = {URGENCY[hints.kind]: [key for key in hints.keys if key not in patient]}
             groups[PATIENT] = [key for key in hints.keys if key in patient]
         for urgency, keys in groups.items():
-            demand = Demand(hints.kind, urgency, open_pack, now)
+            demand = Demand(hints.kind, urgency, open_pack, now, is_set=hints.is_set)
             new = self._dedup.new(keys, hints.kind, now)
             fresh = [k for k in keys if k in new or self._decide(k, demand, now, asks=asks.get(k, 1))]
             self._accept(fresh, demand, now, asks=asks)

@@ -22,6 +22,10 @@ class Kind(IntEnum):
     CHANGE = 2  # the application changed, deleted or invalidated it
 
 
+KIND_OF = (Kind.TOUCH, Kind.MISS, Kind.CHANGE, Kind.CHANGE)
+"""By the kind of a pack, of which the last is `SET`: a change that is marked."""
+
+
 READS_MAX = 30_000
 """The most reads of one pack, for each client of its sender: a client collects for 100 ms, and its process can read 300,000 keys a
 second by long MGETs."""
@@ -49,6 +53,7 @@ class Hints(NamedTuple):
     ] = ()  # of touches: by which load their reader has filled each key; of misses: when it looked, before it waits; of
     # changes that a feed told: when each was committed; or empty
     clients: int = 1  # for so many the peer stood when it sent this
+    is_set: bool = False  # changes of one kind: the command has just set the value
     counted: int = 0  # the sum of `counts`, if somebody knows it already: to add up a pack takes 4 ns a key
 
     @property

@@ -266,8 +266,9 @@ class Outcomes:
         if tail is not None:
             tail.open_pack.release(1)
             tail.open_pack.lean(tail.kind > demand.kind)
-        if Kind.CHANGE in (demand.kind, tail.kind if tail else None):
-            self._removals.ask(unit.namespace, [key], [demand.open_pack])
+        whole = demand if tail is None else demand.covering(tail)
+        if whole.kind is Kind.CHANGE:
+            self._removals.ask(unit.namespace, [key], [demand.open_pack], only_ours=whole.is_set)
         else:
             demand.open_pack.release(1)
 

@@ -6,20 +6,23 @@ its floor holds another type. Such a key is given up in the end, with a count: i
 Each namespace has a rate for removals (`removing`). A removal that waits for its rate has not been tried, so this time counts
 towards nothing. The number of removals has a cap. A socket's peer is not read any further before its removals reach the cap.
 Nobody can make a topic's senders wait, so beyond the cap their removals run at once, with a count. Changed keys that nobody
-reads (`fed`) have a pace of their own, which is far quicker, and this cap is not for them. Lives as long as its engine.
+reads (`fed`) have a pace of their own, which is far quicker, and this cap is not for them. `only_ours`: while a namespace is
+paused, or a key in quarantine, the application fills its cache by itself, and each SET is a change too. Lives as long as its
+engine.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import repeat
 from math import inf
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from cacheupdater.core.answers import Answer
     from cacheupdater.core.cursors import OpenPack
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 
 # gone; or not ours to remove
-_THROUGH = frozenset({Result.WRITTEN, Result.FOREIGN})
+_THROUGH = frozenset({Result.WRITTEN, Result.FOREIGN, Result.SPARED})
 AGAIN = 0.5  # seconds before Redis is asked again to remove a key
 REFUSALS_MAX = 5  # as many as the errors after which a key is quarantined
 REFUSED_FOR = 30.0  # seconds of refusals, as long as a hint may wait; outages between them do not count
@@ -42,6 +45,7 @@ class Removal:
 
     key: bytes
     open_pack: OpenPack
+    only_ours: bool = False  # a value that no load of ours has written stays
     refusals: int = 0
     refused_for: float = 0.0  # seconds
 
@@ -57,6 +61,12 @@ class Invalidation:
     def keys(self) -> list[bytes]:
         """In the order of the answers."""
         return [each.key for each in self.removals]
+
+    @property
+    def only_ours(self) -> Collection[bytes]:
+        """Keys of which only what a load of ours has written is removed. A key that is asked for twice goes if either says so."""
+        spared = {each.key for each in self.removals if each.only_ours}
+        return spared.difference(each.key for each in self.removals if not each.only_ours)
 
 
 @dataclass(slots=True, eq=False)
@@ -104,12 +114,13 @@ class Removals:
         open_packs: Sequence[OpenPack],
         *,
         unread: bool = False,
+        only_ours: bool = False,
     ) -> None:
         """These keys shall be removed as soon as their rate allows it. Their open packs are held already."""
         if not keys:
             return
         line = self._lines.setdefault((namespace, unread), _Line(namespace, unread))
-        line.removals.extend(map(Removal, keys, open_packs))
+        line.removals.extend(map(Removal, keys, open_packs, repeat(only_ours)))
         line.pace.join(line)
         self._paid = -inf
         self.open += len(keys)

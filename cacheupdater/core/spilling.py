@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import KIND_OF, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +43,7 @@ class Limits(NamedTuple):
 
     def kept_s(self, kind: int) -> float:
         """How long a hint of this kind is kept, from the time when it was spilled."""
-        return (
-            self.changes_s if kind == Kind.CHANGE else self.misses_s if kind == Kind.MISS else self.touches_s
-        )
+        return (self.touches_s, self.misses_s, self.changes_s)[KIND_OF[kind]]
 
 
 LIMITS = Limits()

@@ -57,6 +57,7 @@ class Demand(NamedTuple):
     slow: int = 0  # of suspects: at most so many of them run together
     moved_to: Peer | None = None  # the peer in whose turn it waits, if not the one of its oldest hint
     asks: int = 1  # of a miss: readers that have asked, or will; of several keys, the fewest
+    is_set: bool = False  # of a change: each change that it covers has just set its value
 
     @property
     def peer(self) -> Peer:
@@ -75,9 +76,13 @@ class Demand(NamedTuple):
         """How much it is wanted, beside others of its urgency."""
         return heat_of(self.asks) if self.urgency == URGENCY[Kind.MISS] else 0
 
-    def covering(self, kind: Kind, urgency: int, peer: Peer) -> Demand:
-        """This demand with one more hint, of this peer. It waits in the turn of the peer that is served sooner."""
+    def covering(self, other: Demand) -> Demand:
+        """This demand with another one. It waits in the turn of the peer that is served sooner."""
+        kind, urgency, peer = other.kind, other.urgency, other.peer
         demand = self._replace(moved_to=peer) if peer.is_ahead(self.peer) else self
+        if kind is Kind.CHANGE:
+            is_set = other.is_set and (self.is_set or self.kind is not Kind.CHANGE)
+            demand = demand if demand.is_set is is_set else demand._replace(is_set=is_set)
         if kind <= self.kind and urgency >= self.urgency:
             return demand
         stronger = demand._replace(kind=max(kind, self.kind), urgency=min(urgency, self.urgency))

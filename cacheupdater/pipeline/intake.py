@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.hints import READS_MAX, Hints, Kind, believable
+from cacheupdater.core.hints import KIND_OF, READS_MAX, Hints, believable
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from cacheupdater.core.engine import Engine
+    from cacheupdater.core.hints import Kind
     from cacheupdater.ports import Message, Observer
 
     Hear: TypeAlias = Callable[[Hints], None]
     Late: TypeAlias = Callable[[Kind, wire.Pack], bool]
-
-_KINDS = (Kind.TOUCH, Kind.MISS, Kind.CHANGE)
 
 
 def take_in(
@@ -59,7 +58,7 @@ def _decoded(
             observer.count("intake_rejected", 1, reason=e.reason)
             engine.skip(message.offset, now)
         else:
-            kind = _KINDS[pack.kind]
+            kind = KIND_OF[pack.kind]
             if late is not None and late(kind, pack):
                 engine.skip(message.offset, now)
                 continue
@@ -74,4 +73,14 @@ def _hints(message: Message, kind: Kind, pack: wire.Pack) -> Hints:
     reads = sum(counts)
     if reads > READS_MAX * message.clients:
         counts, reads = believable(counts, message.clients), 0
-    return Hints(message.offset, kind, pack.keys, counts, message.peer, pack.tokens, message.clients, reads)
+    return Hints(
+        message.offset,
+        kind,
+        pack.keys,
+        counts,
+        message.peer,
+        tokens=pack.tokens,
+        clients=message.clients,
+        is_set=pack.kind == wire.SET,
+        counted=reads,
+    )

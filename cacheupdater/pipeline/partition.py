@@ -312,7 +312,7 @@ class Partition:
         answers: Sequence[Answer] = ()
         keys = invalidation.keys
         try:
-            answers = await remove(self._around, keys)
+            answers = await remove(self._around, keys, only_ours=invalidation.only_ours)
         except CacheUpdaterError as e:
             self._telling.not_removed(keys, e)
         now = asyncio.get_running_loop().time()

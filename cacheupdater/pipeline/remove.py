@@ -14,18 +14,21 @@ from cacheupdater.core.answers import FOREIGN, Answer, Result
 from cacheupdater.errors import Forbidden
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from cacheupdater.pipeline.surroundings import Surroundings
     from cacheupdater_client.protocol.fence import Form
 
 
-async def remove(around: Surroundings, keys: Sequence[bytes]) -> Sequence[Answer]:
-    """Removes these keys; one answer per key. Raises Unavailable if Redis does not answer."""
+async def remove(
+    around: Surroundings, keys: Sequence[bytes], *, only_ours: Collection[bytes] = ()
+) -> Sequence[Answer]:
+    """Removes these keys; one answer per key. Of keys in `only_ours`, only what a load of ours has written goes. Raises Unavailable if
+    Redis does not answer."""
     groups, _ = around.keyspace.resolve_many(keys)
     forms: dict[bytes, Form] = {}
     barred: set[bytes] = set()
-    only_ours: set[bytes] = set()
+    only_ours = set(only_ours)
     for namespace, known in groups.items():
         recipe = around.recipes[namespace]
         if around.judging.is_foreign(namespace):

@@ -44,7 +44,9 @@ _OURS: tuple[Metric, ...] = (
     "scan_offset",
     "done_offset",
 )
-_ANSWERED = frozenset({Result.FAILED, Result.FOREIGN})  # Redis was up, and refused a single key
+_ANSWERED = frozenset(
+    {Result.FAILED, Result.FOREIGN, Result.SPARED}
+)  # Redis was up; this key stays as it was
 
 
 class Turn:

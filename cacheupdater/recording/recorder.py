@@ -76,7 +76,7 @@ class Recorder(Peering):
         self.foreign += len(foreign)
         counts = dict(zip(pack.keys, believable(pack.counts, clients), strict=True)) if pack.counts else {}
         for namespace, keys in groups.items():
-            if pack.kind == wire.CHANGE:
+            if pack.kind in wire.CHANGES:
                 self.announced[namespace] += len(keys)
                 continue
             reads = self.reads.setdefault(namespace, {})

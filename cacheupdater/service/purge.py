@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cacheupdater.core.answers import FINISHING, Result
-from cacheupdater.core.hints import Kind
+from cacheupdater.core.hints import KIND_OF, Kind
 from cacheupdater.core.keyspace import Keyspace
 from cacheupdater.core.lanes import partition_of_lane
 from cacheupdater.errors import CacheUpdaterError
@@ -147,7 +147,7 @@ def _changed(messages: Sequence[Message], packs: Counter[str]) -> list[bytes]:
         except wire.Malformed:
             packs[UNREADABLE] += 1
             continue
-        packs[WORDS[Kind(pack.kind)]] += 1
-        if pack.kind == Kind.CHANGE:
+        packs[WORDS[KIND_OF[pack.kind]]] += 1
+        if pack.kind in wire.CHANGES:
             changed |= dict.fromkeys(pack.keys)
     return list(changed)

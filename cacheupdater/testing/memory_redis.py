@@ -196,17 +196,19 @@ class MemoryRedis:
         only_ours: Collection[bytes] = (),
     ) -> list[Outcome]:
         """INVALIDATE: removes values and raises floors. With `forms`, as from an updater, foreign values stay; of the keys in
-        `only_ours`, also those that no load has written."""
+        `only_ours`, values that no load has written are spared."""
         outcomes: list[Outcome] = []
         for key in keys:
             form, held, floor = forms.get(key), self.get(key), self.floor(key)
-            stays = form is not None and is_foreign(held, form, floor)
-            if key in only_ours and (floor is None or fence.form_of(floor) is None):
-                stays = held is not None
-            if not stays:
+            outcome = fence.REMOVED
+            if form is not None and is_foreign(held, form, floor):
+                outcome = fence.FOREIGN
+            elif key in only_ours and held is not None and (floor is None or fence.form_of(floor) is None):
+                outcome = fence.SPARED
+            else:
                 self.delete(key)
             self._raise_floor(key, hold_off_ms, 0)
-            outcomes.append(fence.FOREIGN if stays else fence.REMOVED)
+            outcomes.append(outcome)
         return outcomes
 
     def prolong(self, *keys: bytes, grace: Grace, form: fence.Form | None = None) -> list[Outcome]:
@@ -262,6 +264,7 @@ _ANSWERS: dict[Outcome, Answer] = {
     fence.TOO_OLD: answers.TOO_OLD,
     fence.FOREIGN: answers.FOREIGN,
 }
+_LEFT: dict[Outcome, Answer] = {fence.FOREIGN: answers.FOREIGN, fence.SPARED: answers.SPARED}  # by a removal
 
 
 class MemoryPauses:
@@ -325,7 +328,7 @@ class MemoryWriter:
         outcomes = self.server.invalidate(
             *keys, hold_off_ms=self._hold_off_ms, forms=forms, only_ours=only_ours
         )
-        return [answers.FOREIGN if each == fence.FOREIGN else answers.WRITTEN for each in outcomes]
+        return [_LEFT.get(each, answers.WRITTEN) for each in outcomes]
 
     async def prolong(
         self, keys: Sequence[bytes], grace: Grace, form: fence.Form | None = None

@@ -22,7 +22,7 @@ from operator import concat, countOf, length_hint
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from cacheupdater_client import quiet
-from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, CHANGES, KEY_BYTES_MAX, MISS, SET, TOUCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,17 +33,18 @@ SHORT_KEY = UNIT_BYTES // 4  # characters; UTF-8 needs at most four bytes for on
 PIECE_BYTES = 768  # of keys that are checked together: below KEY_BYTES_MAX, as some are longer than the first
 
 # two kinds of this module alone
-FILL = 3  # a touch with the token of the load by which its reader has filled the key
-AWAITED = 4  # a miss whose reader waits for an updater, with the token of its look
+FILL = 4  # a touch with the token of the load by which its reader has filled the key
+AWAITED = 5  # a miss whose reader waits for an updater, with the token of its look
 TOKEN_BYTES = 8
 _EVICTED = (
     (TOUCH,),
     (TOUCH, FILL, MISS),
-    (TOUCH, FILL, MISS, AWAITED, CHANGE),
+    (TOUCH, FILL, MISS, AWAITED, SET, CHANGE),
+    (TOUCH, FILL, MISS, AWAITED, SET),
     (TOUCH, FILL),
     (TOUCH, FILL, MISS, AWAITED),
 )  # by kind: whose oldest make room for it, the weakest first
-_URGENT = frozenset({CHANGE, AWAITED})
+_URGENT = CHANGES | {AWAITED}
 
 RENEWALS_MAX = 3  # attempts to count what is free while other threads add; one suffices nearly always
 
@@ -160,7 +161,7 @@ class Buffer:
 
     def add(self, kind: int, key: object) -> None:
         """One hint of any kind, for any key that redis-py takes. Bytes that could still change are copied."""
-        if quiet.inside and kind != CHANGE and quiet.is_quiet():
+        if quiet.inside and kind not in CHANGES and quiet.is_quiet():
             return
         data = self._data_of(key)
         if data is not None:
@@ -168,7 +169,7 @@ class Buffer:
 
     def add_all(self, kind: int, keys: Sequence[object]) -> None:
         """One hint for each key. Keys of one type take their places together, without a loop in Python."""
-        if quiet.inside and kind != CHANGE and quiet.is_quiet():
+        if quiet.inside and kind not in CHANGES and quiet.is_quiet():
             return
         if len(keys) == 1:
             self._add_one(kind, keys[0])
@@ -301,7 +302,7 @@ class Buffer:
     def drain(self) -> list[tuple[int, Mapping[bytes, int]]]:
         """All waiting hints without tokens, strongest kind first: keys as bytes, with their counts."""
         batches: list[tuple[int, Mapping[bytes, int]]] = []
-        for kind in (CHANGE, MISS, TOUCH):
+        for kind in (CHANGE, SET, MISS, TOUCH):
             queue = self._queues[kind]
             if queue:
                 batches.append((kind, self._count(queue)))

@@ -4,7 +4,8 @@ The clients call `hints_of` after a command has returned. A read leaves a touch,
 whole key is absent. Some answers do not show it, because an existing key may give the same: for a field that it lacks (our
 hashes lack the fields that are NULL), for a range past its end, for a value that is not a member. Such a read leaves a
 touch: a miss asks for a load at once, and would ask again with each such answer. A write leaves a change, whatever its
-answer: a DEL that found nothing may still announce that the row has changed.
+answer: a DEL that found nothing may still announce that the row has changed. A SET is a change too, for what it puts there may
+be old. It is marked, as is any command that puts a value there: if the key cannot be loaded, this value may stay.
 
 Not in the table: commands about a key rather than its value (TTL, TYPE, OBJECT, EXPIRE: the next refresh sets the ttl
 anyway), streams, arrays, scripts and modules (the updater writes strings and hashes), keyspace commands (SCAN, KEYS). The
@@ -18,7 +19,7 @@ from itertools import compress
 from operator import not_
 from typing import NamedTuple, TypeAlias
 
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH
 
 _Absent: TypeAlias = Callable[[object], bool]
 
@@ -32,6 +33,7 @@ class Rule(NamedTuple):
     absent: _Absent | None = None  # None: no answer shows it
     each: bool = False  # one answer for each key
     options: int = 0  # STORE at this word or later turns the read into a write of the key after it
+    change: int = CHANGE  # what a write leaves
 
     def keys_of(self, words: Sequence[object]) -> Sequence[object]:
         """The keys among the words of one command, its name included."""
@@ -71,8 +73,10 @@ def _reads(names: str, keys: slice = _ONE, *, numkeys: int = 0, absent: _Absent 
     COMMANDS.update(dict.fromkeys(names.split(), rule))
 
 
-def _writes(names: str, keys: slice = _ONE, *, numkeys: int = 0) -> None:
-    COMMANDS.update(dict.fromkeys(names.split(), Rule(writes=True, keys=keys, numkeys=numkeys)))
+def _writes(names: str, keys: slice = _ONE, *, numkeys: int = 0, change: int = CHANGE) -> None:
+    COMMANDS.update(
+        dict.fromkeys(names.split(), Rule(writes=True, keys=keys, numkeys=numkeys, change=change))
+    )
 
 
 _reads("GET GETEX DIGEST", absent=_is_none)
@@ -92,15 +96,16 @@ COMMANDS["SORT"] = Rule(writes=False, keys=_ONE, options=2)
 COMMANDS["GEORADIUS"] = Rule(writes=False, keys=_ONE, options=6)
 COMMANDS["GEORADIUSBYMEMBER"] = Rule(writes=False, keys=_ONE, options=5)
 
-_writes("SET SETEX PSETEX SETNX GETSET GETDEL DELEX APPEND SETRANGE SETBIT BITFIELD")
+_writes("SET SETEX PSETEX SETNX GETSET HSET HMSET HSETEX", change=SET)
+_writes("MSET MSETNX", _PAIRS, change=SET)
+_writes("MSETEX", _PAIRS, numkeys=1, change=SET)
+_writes("GETDEL DELEX APPEND SETRANGE SETBIT BITFIELD")
 _writes("INCR INCRBY INCRBYFLOAT INCREX DECR DECRBY")
 _writes("DEL UNLINK", _ALL)
-_writes("MSET MSETNX", _PAIRS)
-_writes("MSETEX", _PAIRS, numkeys=1)
 _writes("RENAME RENAMENX SMOVE RPOPLPUSH BRPOPLPUSH LMOVE BLMOVE LMOVEM BLMOVEM", _TWO)
 _writes("COPY BITOP", _SECOND)
 _writes("RESTORE MOVE")
-_writes("HSET HMSET HSETNX HSETEX HINCRBY HINCRBYFLOAT HDEL HGETDEL")
+_writes("HSETNX HINCRBY HINCRBYFLOAT HDEL HGETDEL")
 COMMANDS["HIMPORT SET"] = COMMANDS["HSET"]  # one word to redis-py
 _writes("LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LSET LREM LTRIM LINSERT")
 _writes("BLPOP BRPOP BZPOPMIN BZPOPMAX", _BUT_LAST)
@@ -126,7 +131,7 @@ def hints_of(words: Sequence[object], reply: object) -> Sequence[tuple[int, Sequ
         return ()
     keys = rule.keys_of(words)
     if rule.writes:
-        return ((CHANGE, keys),)
+        return ((rule.change, keys),)
     if not (rule.each and isinstance(reply, list) and len(reply) == len(keys)):
         return ((MISS if rule.absent is not None and rule.absent(reply) else TOUCH, keys),)
     if all(reply):  # the usual case, quickly seen; an empty value is false, but there

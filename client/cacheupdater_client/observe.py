@@ -87,10 +87,10 @@ class Emitting:
             fault()
         return pipe
 
-    def _changed(self, names: Sequence[bytes]) -> None:
-        """Changes that the application has announced."""
+    def _changed(self, names: Sequence[bytes], *, kind: int = CHANGE) -> None:
+        """Changes that the application has announced. `kind` is SET where the new values stand in Redis already."""
         try:
-            self._hints.add_all(CHANGE, names)
+            self._hints.add_all(kind, names)
         except Exception:  # noqa: BLE001  the guard
             fault()
 

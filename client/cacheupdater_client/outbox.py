@@ -5,25 +5,26 @@ updater's hello and acknowledgements and takes frames out (`next_frame`). The ou
 the simulation runs it as it is.
 
 A key waits once for each kind, with the number of its hints. A touched key may wait with a token: its reader has filled it.
-So may a missed key: its reader waits for an updater. Keys with tokens get packs of their own. Only keys with a declared prefix are kept. Before the first
-hello the prefixes are unknown, so nothing leaves. All that waits is bounded, frames under way included: the oldest touch is
-dropped first, then the oldest miss, then the oldest change, each counted by its hints.
+So may a missed key: its reader waits for an updater. Keys with tokens get packs of their own. Only keys with a declared prefix
+are kept. Before the first hello the prefixes are unknown, so nothing leaves. All that waits is bounded, frames under way
+included: the oldest hint of the weakest kind is dropped first, and counted.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from cacheupdater_client.prefixes import matcher, those
 from cacheupdater_client.protocol.wire import (
     CHANGE,
     KEY_BYTES_MAX,
     MISS,
     PACK_BYTES_MAX,
     PACK_HINTS_MAX,
+    SET,
     TOUCH,
     Hello,
     Malformed,
@@ -38,8 +39,10 @@ KEYS_MAX = 100_000  # keys that wait, frames under way included
 BYTES_MAX = 16 * 1024 * 1024  # of those keys
 WINDOW_FRAMES = 64  # unacknowledged frames: a full one per partition and turn, for a dozen partitions
 WINDOW_BYTES = 4 * 1024 * 1024
+KINDS = (TOUCH, MISS, SET, CHANGE)  # the weakest first
+# by the weakest kind that may leave: the kinds that do, the strongest first
+_LEAVING = {TOUCH: (CHANGE, SET, MISS, TOUCH), MISS: (CHANGE, SET, MISS), CHANGE: (CHANGE, SET)}
 SLICE_KEYS = 10_000  # cut into packs at a time; they no longer merge with later hints
-_FEW_PREFIXES = 8  # up to here a test for each prefix is faster than a search
 _KEY_OVERHEAD = 14  # msgpack's head of a key (5) and its count (9), at most
 _TOKEN_OVERHEAD = 9  # of a token
 _PACK_BODY_BYTES = PACK_BYTES_MAX - 64  # without the pack's own head
@@ -77,15 +80,15 @@ class Outbox:
     ) -> None:
         """A `curious` outbox wants to know the updater's hello before anything waits. `settled` hears of each frame that has
         left the window, and whether it was taken. A collector needs both."""
-        self._only = _matcher(only)
+        self._only = matcher(only)
         self._curious = curious
         self._settled = settled
         self._declared: Callable[[bytes], bool] | None = None
         self._hello: Hello | None = None
-        self._pending: list[dict[bytes, int]] = [{}, {}, {}]
+        self._pending: list[dict[bytes, int]] = [{} for _ in KINDS]
         # by kind: of pending touches whose readers have filled the key, and of misses whose readers wait
-        self._tokens: list[dict[bytes, int]] = [{}, {}, {}]
-        self._staged: list[deque[Piece]] = [deque(), deque(), deque()]
+        self._tokens: list[dict[bytes, int]] = [{} for _ in KINDS]
+        self._staged: list[deque[Piece]] = [deque() for _ in KINDS]
         self._window: deque[Frame] = deque()
         self._window_bytes = 0
         self._sent = 0  # frames of the window that went down the present connection
@@ -120,7 +123,7 @@ class Outbox:
 
     def restrict(self, only: Sequence[bytes]) -> None:
         """From now on only keys that begin so come in. What waits already stays, until another hello."""
-        self._only = _matcher(only)
+        self._only = matcher(only)
 
     @property
     def hello(self) -> Hello | None:
@@ -165,8 +168,8 @@ class Outbox:
 
     def _wanted(self, counts: Mapping[bytes, int]) -> Mapping[bytes, int]:
         """The counts without undeclared keys."""
-        ours = counts if self._only is None else _those(counts, self._only)
-        wanted = ours if self._declared is None else _those(ours, self._declared)
+        ours = counts if self._only is None else those(counts, self._only)
+        wanted = ours if self._declared is None else those(ours, self._declared)
         self.doubtful = self.doubtful or len(wanted) < len(ours)
         if len(wanted) < len(counts):
             self._forget("undeclared", sum(counts.values()) - sum(wanted.values()))
@@ -190,7 +193,7 @@ class Outbox:
 
     def _shed(self) -> None:
         """Drops what exceeds the bounds, weakest and oldest first. Frames under way stay: they may have arrived."""
-        for kind in (TOUCH, MISS, CHANGE):
+        for kind in KINDS:
             if self._keys <= KEYS_MAX and self._bytes <= BYTES_MAX:
                 return
             self._unstage(kind)
@@ -222,8 +225,8 @@ class Outbox:
     def discard(self, reason: str) -> None:
         """Gives up all that waits."""
         self._forget(reason, self.waiting)
-        self._pending, self._staged = [{}, {}, {}], [deque(), deque(), deque()]
-        self._tokens = [{}, {}, {}]
+        self._pending, self._tokens = [{} for _ in KINDS], [{} for _ in KINDS]
+        self._staged = [deque() for _ in KINDS]
         self._window.clear()
         self._window_bytes = self._sent = self._acked = self._keys = self._bytes = 0
 
@@ -236,9 +239,9 @@ class Outbox:
         if hello == self._hello:
             return
         self._hello = hello
-        self._declared = _matcher(hello.prefixes)
+        self._declared = matcher(hello.prefixes)
         self._recall()
-        for kind in (TOUCH, MISS, CHANGE):
+        for kind in KINDS:
             self._unstage(kind)
             waiting, self._pending[kind] = self._pending[kind], {}
             self._uncount(waiting)
@@ -291,7 +294,7 @@ class Outbox:
         return len(self._window) < WINDOW_FRAMES and self._window_bytes + PACK_BYTES_MAX <= WINDOW_BYTES
 
     def _fill_window(self, now_ms: int, weakest: int) -> bool:
-        for kind in range(CHANGE, weakest - 1, -1):
+        for kind in _LEAVING[weakest]:
             if not self._staged[kind]:
                 self._stage(kind)
             if self._staged[kind]:
@@ -371,27 +374,3 @@ def _cut(keys: list[bytes], overhead: int) -> Iterator[list[bytes]]:
             continue
         size = max(1, _PACK_BODY_BYTES // (KEY_BYTES_MAX + overhead))  # fits whatever the keys are
         yield from (part[at : at + size] for at in range(0, len(part), size))
-
-
-def _those(counts: Mapping[bytes, int], match: Callable[[bytes], bool]) -> dict[bytes, int]:
-    return {key: count for key, count in counts.items() if match(key)}
-
-
-def _matcher(prefixes: Sequence[bytes]) -> Callable[[bytes], bool] | None:
-    """Whether a key begins with one of the prefixes; None where every key does."""
-    if not prefixes or b"" in prefixes:
-        return None
-    if len(prefixes) <= _FEW_PREFIXES:
-        few = tuple(prefixes)
-        return lambda key: key.startswith(few)
-    ordered: list[bytes] = []
-    for prefix in sorted(prefixes):
-        if not ordered or not prefix.startswith(ordered[-1]):
-            ordered.append(prefix)
-
-    def matches(key: bytes) -> bool:
-        """No prefix covers another, so only the last one that sorts before the key can be its own."""
-        at = bisect_right(ordered, key)
-        return at > 0 and key.startswith(ordered[at - 1])
-
-    return matches

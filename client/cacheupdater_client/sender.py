@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 
 from cacheupdater_client import native
 from cacheupdater_client.guard import faults
-from cacheupdater_client.protocol.wire import mailboxes_begin_after_fork
+from cacheupdater_client.protocol.mailbox import mailboxes_begin_after_fork
 from cacheupdater_client.target import DRAIN_S, HURRY_S, LOOK_S, Target, TargetStats
 
 if TYPE_CHECKING:

@@ -11,7 +11,17 @@ from servers.redis_places import worlds
 from suite.pace import left_ms
 
 from cacheupdater.adapters.writer_redis import writer_for
-from cacheupdater.core.answers import ADOPTED, DUPLICATE, FOREIGN, TOO_OLD, UNCHANGED, WRITTEN, Answer, Result
+from cacheupdater.core.answers import (
+    ADOPTED,
+    DUPLICATE,
+    FOREIGN,
+    SPARED,
+    TOO_OLD,
+    UNCHANGED,
+    WRITTEN,
+    Answer,
+    Result,
+)
 from cacheupdater.ports import Entry
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
 from cacheupdater_client.protocol.fence import SCRIPT_BYTES_MAX, floor_name
@@ -251,7 +261,7 @@ async def test_removal_leaves_what_no_load_has_written_when_told_to(cache, write
     await cache.set(b"changed", b"{}")  # its floor is that of a change
     keys = [b"theirs", b"ours", b"hash", b"absent", b"other", b"changed"]
     said = await writer.invalidate(keys, dict.fromkeys(keys, "json"), only_ours=set(keys) - {b"other"})
-    assert said == [FOREIGN, WRITTEN, FOREIGN, WRITTEN, WRITTEN, FOREIGN]
+    assert said == [SPARED, WRITTEN, FOREIGN, WRITTEN, WRITTEN, SPARED]
     assert [await cache.get(key) for key in keys] == [b"{}", None, {b"f": b"1"}, None, None, b"{}"]
     assert await writer.invalidate([b"theirs"], {b"theirs": "json"}) == [WRITTEN]
     assert await cache.get(b"theirs") is None

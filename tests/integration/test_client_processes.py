@@ -222,7 +222,8 @@ def test_fork_in_the_middle_delivers_parents_and_childs_hints_once(ear, redis_ur
 def test_fork_leaves_the_updater_of_the_parents_memory_to_the_parent(redis_url):
     run(
         """
-        from cacheupdater_client.protocol.wire import Hello, mailbox
+        from cacheupdater_client.protocol.mailbox import mailbox
+        from cacheupdater_client.protocol.wire import Hello
         box = mailbox('shop')
         box.open(Hello(1, []))
         r = Redis.from_url(redis_url, emit=emit)

@@ -139,6 +139,45 @@ def test_a_deleted_key_is_removed_again_by_the_updater_though_its_namespace_is_p
         assert loaded(rows) == before
 
 
+@pytest.mark.parametrize("why", ["paused", "quarantined"])
+def test_what_a_reader_fills_stays_while_nothing_loads_its_key(
+    redis_url, pg_url, database, rows, updaters, plain, why
+):
+    """A SET by the application is a change, too. If each were to remove its own value, each read would ask the database."""
+    database.execute("UPDATE parts SET divisor = 0 WHERE id = 7")
+    updater = updaters.start(settings(redis_url, pg_url))
+    with Redis.from_url(redis_url, emit=updater.emit) as client:
+        client.get("part:1")
+        eventually(lambda: plain.get("part:1"), WITHIN_S)  # so the namespace is ours
+        if why == "paused":
+            command(updater, "pause", "part")
+            eventually(lambda: updater.metric("paused", namespace="part") == 1)
+        client.get("part:7")
+        if why == "quarantined":
+            eventually(lambda: len(listed(updater)) == 1, WITHIN_S)
+        fills = 0
+        for _ in range(5):
+            if client.get("part:7") is None:
+                dropped = updater.metric("dropped_total", reason=why)
+                client.set("part:7", '{"id":7,"part":7}', ex=900)
+                fills += 1
+                eventually(lambda before=dropped: updater.metric("dropped_total", reason=why) > before)
+            eventually(lambda: not updater.metric("pending"))
+
+        assert fills == 1
+        assert json.loads(plain.get("part:7")) == {"id": 7, "part": 7}
+        assert not any("foreign" in each for each in updater.troubles)
+
+        since, dropped = client.token(), updater.metric("dropped_total", reason=why)
+        assert client.write_through("part:7", '{"id":7,"part":8}', ttl=900, since=since)
+        eventually(lambda: updater.metric("dropped_total", reason=why) > dropped)
+        eventually(lambda: not updater.metric("pending"))
+        assert json.loads(plain.get("part:7")) == {"id": 7, "part": 8}
+
+        client.append("part:7", " ")  # nobody has put a new value there, so what stands may be old
+        eventually(lambda: plain.get("part:7") is None)
+
+
 def test_a_pause_of_no_namespace_or_without_redis_says_what_to_do(redis_server, updaters):
     updater = updaters.make(settings(redis_server.url, "postgresql+asyncpg://u@127.0.0.1:1/x"))
 

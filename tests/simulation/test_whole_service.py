@@ -60,6 +60,7 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
         pytest.param("no hold-off", "S1", marks=LONG),
         ("dropped changes leave the value", "L1"),
         ("forgets paused changes", "L1"),
+        pytest.param("takes each change for a set", "S2", marks=LONG),
         ("permits are not given back", "I1"),
         ("reads on while full", "M1"),
         ("rows are matched by their place", "V1"),

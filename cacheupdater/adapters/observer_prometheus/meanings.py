@@ -52,7 +52,7 @@ DROPS = {
     "aged": "the key waited for 30 s, and the budget could not pay for it",
     "unworthy": "a change that was not worth a row: it waited for a quiet moment for 30 s, and then its value was removed",
     "quarantined": "the key failed too often, and is left alone for a minute, or until others of its namespace are loaded",
-    "paused": "an operator has paused the namespace; of a change only the value was removed",
+    "paused": "an operator has paused the namespace; of a change only the value was removed, unless the application had just set it",
     "removal_refused": "the change could not be served, and Redis refused five times to remove its key: an old value may be left",
 }
 COLLECTOR_DROPS = {

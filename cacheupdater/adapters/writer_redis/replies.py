@@ -91,11 +91,17 @@ def said_by(reply: Iterable[int | bytes | str]) -> list[fence.Outcome]:
     return fence.outcomes(reply, shown=told)
 
 
+_LEFT: dict[fence.Outcome, Answer] = {
+    fence.FOREIGN: answers.FOREIGN,
+    fence.SPARED: answers.SPARED,
+}  # by a removal
+
+
 def removal_of(outcome: fence.Outcome) -> Answer:
     """The answer for one key that was to be removed."""
     if isinstance(outcome, fence.Failed):
         return Answer(Result.FAILED, why=outcome.text)
-    return answers.FOREIGN if outcome == fence.FOREIGN else answers.WRITTEN
+    return _LEFT.get(outcome, answers.WRITTEN)
 
 
 def answers_of(outcomes: Sequence[fence.Outcome], token: int) -> list[Answer]:

@@ -34,7 +34,7 @@ from cacheupdater_client.observe import (
 )
 from cacheupdater_client.patched import Patchable
 from cacheupdater_client.protocol.fence import key_chunks
-from cacheupdater_client.protocol.wire import TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, SET, TOUCH
 from cacheupdater_client.signatures import like
 
 if TYPE_CHECKING:
@@ -161,12 +161,13 @@ class ObservedCommands(Emitting):
         In that case it removes the key and returns False. `ttl` is in seconds. Call it after the commit.
         """
         encoder = self.get_encoder()
-        name = calls.names_of(encoder, [key])[0]
+        name, is_set = calls.names_of(encoder, [key])[0], False
         try:
             arguments = calls.writing_through(encoder, name, value, ttl=ttl, since=since)
-            return calls.was_set(name, await self._fenced(arguments))
+            is_set = calls.was_set(name, await self._fenced(arguments))
         finally:
-            self._changed([name])
+            self._changed([name], kind=SET if is_set else CHANGE)
+        return is_set
 
     async def _fenced(self, arguments: Sequence[Any]) -> Any:
         try:

@@ -316,7 +316,7 @@ def invalidate_args(
 
     `hold_off_ms` covers the lag of replicas that loads may read: no load that began within this time can land. A value
     that is foreign to its key's form in `forms` stays. Where a key has no form, any value is removed. But a value of a key in
-    `only_ours` is removed only if a load of an updater has written it.
+    `only_ours` is removed only if a load of an updater has written it; any other value is spared.
     """
     if not 0 <= hold_off_ms <= CLOCK_STEP_S * 1000:
         raise ValueError(
@@ -356,7 +356,7 @@ def write_through_args(
 WRITTEN, UNCHANGED, DUPLICATE, TOO_OLD, FOREIGN = 1, 0, 2, -1, -2
 UNSOUND = 3  # written or unchanged; the floor has replaced something that was no floor
 ADOPTED = 4  # written over a value beside which no load had set the floor
-SET, REMOVED = 1, 0
+SET, REMOVED, SPARED = 1, 0, -3
 KEPT = 1  # OUTDATE: the old value stays
 
 

@@ -4,10 +4,10 @@
 -- forms: empty = an application's call, which removes any value. An updater sends one letter a key: a value that is
 -- foreign to this form stays; - = any value is removed.
 -- marks: empty, or one letter a key: 1 = a value stays, too, if no load of an updater has written it.
--- Answers per key: 1 value set, 0 removed, -2 foreign: left alone, "-text" = failed.
+-- Answers per key: 1 value set, 0 removed, -2 foreign: left alone, -3 spared: by its mark, "-text" = failed.
 local hold_off, clock_step, floor_life, forms, marks = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local since, load_age, kind, ttl = ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[9]
-local SET, REMOVED = 1, 0
+local SET, REMOVED, SPARED = 1, 0, -3
 local stamp = string.format('%.0f', now + hold_off) .. '999'   -- above every load of the same microsecond
 
 -- A token proves nothing if it comes from another clock, or if it is so old that a floor above it may have expired.
@@ -17,9 +17,10 @@ local function may_set(newest)
   return age >= 0 and age <= load_age and not (newest and (newest == since or above(newest, since)))
 end
 
+-- Why a value stays: the answer for its key. Nil if it goes.
 local function stays(key, form, newest, only_ours)
-  if only_ours and form_of(newest) == '' then return call('TYPE', key).ok ~= 'none' end
-  return is_foreign(key, form, newest)
+  if is_foreign(key, form, newest) then return FOREIGN end
+  if only_ours and form_of(newest) == '' and call('TYPE', key).ok ~= 'none' then return SPARED end
 end
 
 local function invalidate(key, floor, form, only_ours)
@@ -28,10 +29,9 @@ local function invalidate(key, floor, form, only_ours)
   -- a value that cannot be set (no memory, say) is removed: the row has changed, so the old value must go
   if may_set(newest) and pcall(put, key, kind, ttl, 10, #ARGV) then
     life, answer = longer(ttl, floor_life), SET
-  elseif stays(key, form, newest, only_ours) then
-    answer = FOREIGN
   else
-    call('UNLINK', key)
+    answer = stays(key, form, newest, only_ours) or REMOVED
+    if answer == REMOVED then call('UNLINK', key) end
   end
   local ahead = newest and above(newest, stamp) and micros(newest) <= now + clock_step
   call('SET', floor, ahead and newest or stamp, 'PX', life)

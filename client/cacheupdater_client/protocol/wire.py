@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections import deque
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
@@ -26,7 +25,9 @@ PACK_BYTES_MAX = 256 * 1024  # well below Kafka's default record limit of 1 MiB
 FRAME_BYTES_MAX = PACK_BYTES_MAX + 1024  # a pack and its header; a larger length announces a broken peer
 
 TOUCH, MISS, CHANGE = 0, 1, 2
-TOKENS = "tokens"  # the name, in the sixth element, of what readers and feeds say: see Pack
+SET = 3  # a change whose command has just set the value; its pack is one of changes, with a mark in the sixth element
+CHANGES = frozenset({CHANGE, SET})
+TOKENS, MARK = "tokens", "set"  # names in the sixth element: see Pack
 
 
 class Malformed(ValueError):
@@ -43,6 +44,9 @@ class Pack(NamedTuple):
     `tokens` of touches: the readers of these keys have filled them, each by a load with this fence token. Of misses: the
     readers have looked at these times, found nothing, and wait for an updater. Of changes: a feed told them, and nobody has
     removed their values; each was committed at this time (microseconds since 1970). Mostly there are none.
+
+    SET is a kind of its own here only. To an updater it is a change. If the updater cannot load the key, the value may stay:
+    the application has just put it there.
     """
 
     kind: int
@@ -83,6 +87,7 @@ _decode_any = msgspec.msgpack.Decoder()
 _decode_more = msgspec.msgpack.Decoder(_More)
 _BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda", b"\xdb")
 _CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
+_SET = {MARK: True}
 _FIVE_ELEMENTS = b"\x95"  # how a pack without tokens begins
 _READ_HEADS = frozenset([bytes([0x96, VERSION, TOUCH]), bytes([0x96, VERSION, MISS])])  # reads with tokens
 _URGENT_HEADS = frozenset([_CHANGE_HEAD, bytes([VERSION, MISS])])
@@ -110,6 +115,8 @@ def encode_pack(
     """One pack. The caller must keep the limits; `decode_pack` checks them."""
     if tokens:
         return _encoder.encode((VERSION, kind, emitted_ms, keys, counts, {TOKENS: tokens}))
+    if kind == SET:
+        return _encoder.encode((VERSION, CHANGE, emitted_ms, keys, counts, _SET))
     return _encoder.encode((VERSION, kind, emitted_ms, keys, counts))
 
 
@@ -187,7 +194,7 @@ def _keys_at(payload: bytes) -> int:
 
 
 def _decode_tolerant(payload: bytes) -> tuple[_Body, Sequence[int]]:
-    """The slow way in, for packs with tokens: tells a newer version or further elements from plain garbage."""
+    """The way in for packs with a sixth element: tells a newer version or further elements from plain garbage."""
     try:
         parts = _decode_any.decode(payload)
     except _UNREADABLE as e:
@@ -197,12 +204,14 @@ def _decode_tolerant(payload: bytes) -> tuple[_Body, Sequence[int]]:
     if parts[0] != VERSION:
         raise Malformed("unknown_version", str(parts[0]))
     try:
-        body: _Body = msgspec.convert(parts[:5], _Body)
+        version, kind, *rest = msgspec.convert(parts[:5], _Body)
         more = parts[5] if len(parts) > 5 and isinstance(parts[5], dict) else {}
         tokens: Sequence[int] = msgspec.convert(more.get(TOKENS, []), _Tokens)
     except msgspec.ValidationError as e:
         raise Malformed("garbage", str(e)) from e
-    return body, tokens
+    if kind == CHANGE and more.get(MARK) is True and not tokens:
+        kind = SET
+    return (version, kind, *rest), tokens
 
 
 # --- frames of a stream (unix://, tcp://) ---------------------------------------------------------------
@@ -316,75 +325,3 @@ class ReplyReader:
             frame = bytes(self._data[:end])
             del self._data[:end]
             yield _ACK.unpack(frame)[1] if length == 0 else decode_hello(frame[4:])
-
-
-# --- the same within one process (memory://name) --------------------------------------------------------
-
-MAILBOX_FRAMES = 1000  # that a sender may put before the updater takes any
-
-
-class Mailbox:
-    """Where a client and an updater of the same process meet. Any thread may call anything at any time.
-
-    A frame that was put counts as accepted: it is lost only with the process, as the updater's memory would be.
-    """
-
-    def __init__(self) -> None:
-        self._frames: deque[tuple[int, bytes]] = deque()
-        self.hello: Hello | None = None
-        self.accepted = 0
-
-    def open(self, hello: Hello) -> None:
-        """The updater takes frames from now on. Frames that an earlier one has left are cut for the new partitions."""
-        left, self._frames = self._frames, deque()
-        self.hello = hello
-        for _, payload in left:
-            self._frames.extend(_cut_anew(decode_pack(payload), hello.partitions))
-
-    def close(self) -> None:
-        """The updater takes nothing more."""
-        self.hello = None
-
-    def begin_after_fork(self) -> None:
-        """In a forked child: an updater that takes frames is the parent's."""
-        self.hello, self._frames = None, deque()
-
-    def put(self, partition: int, pack: bytes) -> bool:
-        """False if the mailbox is full or closed: try again later."""
-        if self.hello is None or len(self._frames) >= MAILBOX_FRAMES:
-            return False
-        self._frames.append((partition, pack))
-        self.accepted += 1
-        return True
-
-    def take(self, limit: int = MAILBOX_FRAMES) -> list[tuple[int, bytes]]:
-        """The oldest frames."""
-        frames: list[tuple[int, bytes]] = []
-        while self._frames and len(frames) < limit:
-            frames.append(self._frames.popleft())
-        return frames
-
-
-def _cut_anew(pack: Pack, partitions: int) -> Iterator[tuple[int, bytes]]:
-    shares: dict[int, list[int]] = {}
-    for at, key in enumerate(pack.keys):
-        shares.setdefault(partition_of(key, partitions), []).append(at)
-    for partition, places in shares.items():
-        keys = [pack.keys[at] for at in places]
-        counts = [pack.counts[at] for at in places] if pack.counts else []
-        tokens = [pack.tokens[at] for at in places] if pack.tokens else []
-        yield partition, encode_pack(pack.kind, pack.emitted_ms, keys, counts, tokens=tokens)
-
-
-_mailboxes: dict[str, Mailbox] = {}
-
-
-def mailbox(name: str) -> Mailbox:
-    """The mailbox of this name. A process names few of them, in its configuration."""
-    return _mailboxes.setdefault(name, Mailbox())
-
-
-def mailboxes_begin_after_fork() -> None:
-    """In a forked child: no mailbox has a reader."""
-    for box in _mailboxes.values():
-        box.begin_after_fork()

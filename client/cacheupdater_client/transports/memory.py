@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater_client.protocol.wire import Hello, mailbox
+from cacheupdater_client.protocol.mailbox import mailbox
 
 if TYPE_CHECKING:
     from cacheupdater_client.outbox import Frame, Outbox
+    from cacheupdater_client.protocol.wire import Hello
 
 
 class MemoryLink:

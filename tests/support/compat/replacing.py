@@ -24,7 +24,8 @@ import redis.sentinel
 
 import cacheupdater_client
 import cacheupdater_client.asyncio
-from cacheupdater_client.protocol.wire import Hello, mailbox
+from cacheupdater_client.protocol.mailbox import mailbox
+from cacheupdater_client.protocol.wire import Hello
 
 NAME = "compat"
 URL = f"memory://{NAME}"

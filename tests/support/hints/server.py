@@ -15,7 +15,9 @@ from pathlib import Path
 from suite.pace import PATIENCE_S
 
 from cacheupdater_client.protocol.wire import (
+    CHANGE,
     NO_PARTITION,
+    SET,
     FrameReader,
     Hello,
     decode_clients,
@@ -112,11 +114,11 @@ class HintServer:
                 peer.shutdown(socket.SHUT_RDWR)
 
     def hints(self, kind=None):
-        """How often each key was hinted."""
+        """How often each key was hinted. A SET is a change, too."""
         counts = Counter()
         with self._lock:
             for pack in self.packs:
-                if kind in (None, pack.kind):
+                if kind in (None, pack.kind) or (kind == CHANGE and pack.kind == SET):
                     for key, count in zip(pack.keys, pack.counts or [1] * len(pack.keys), strict=True):
                         counts[key] += count
         return counts

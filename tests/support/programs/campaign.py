@@ -19,7 +19,7 @@ from stories.client import Both, Ear
 
 import cacheupdater_client
 import cacheupdater_client.asyncio
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH
 from programs.drawing import Program, draw
 from programs.model import Hint, expected
 from programs.playing import play, spy
@@ -27,7 +27,7 @@ from programs.playing import play, spy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-KINDS = {TOUCH: "touch", MISS: "miss", CHANGE: "change"}
+KINDS = {TOUCH: "touch", MISS: "miss", SET: "set", CHANGE: "change"}
 REPLAY = "PYTHONPATH=tests/support .venv/bin/python -m programs"
 
 
@@ -110,7 +110,7 @@ async def _play_one(
             plain.flushdb()
             with around:
                 ours = await play(client, program, intruder)
-            hints = ear.heard()
+            hints = ear.heard(exact=True)
             if ours != replies:
                 return _told(program, name, [*_differences(program, replies, ours)])
             if hints != model:

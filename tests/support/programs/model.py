@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH
 from programs.drawing import Command, Program, Queued, Single, Step
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ getrange substr getbit bitcount bitpos hget hmget hexists hstrlen hscan lrange l
 zrange zrevrange zscore zmscore zrank zrevrank zcount zlexcount zrangebyscore zrevrangebyscore zrangebylex
 """
 PART_OF_ALL = "sdiff sinter sunion zdiff zinter zunion pfcount"
+SETS = frozenset({"set", "setex", "psetex", "setnx", "getset", "hset", "mset", "msetnx"})  # put a value there
 WRITE = """
 set setex psetex setnx getset getdel append setrange setbit incr incrby incrbyfloat decr decrby
 hset hsetnx hincrby hincrbyfloat hdel lpush rpush lpushx lpop rpop lset lrem ltrim linsert
@@ -84,9 +85,10 @@ def _done(command: Command) -> list[Hint]:
 def _of_command(command: Command, fact: Fact) -> list[Hint]:
     if fact.failed:
         return []
-    if written(command):
-        return _done(command)
     name, args = spoken(command)
+    if written(command):
+        kind = SET if name in SETS else CHANGE
+        return [(kind, key) for key in written(command)]
     if name == "mget":  # it answers for a list or a hash as for an absent key: the reader has found no value
         return [
             (MISS if value is None else TOUCH, key)

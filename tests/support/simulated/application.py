@@ -13,9 +13,8 @@ from math import inf
 
 from cacheupdater_client.buffer import Buffer
 from cacheupdater_client.outbox import Outbox
-from cacheupdater_client.protocol import wire
-from cacheupdater_client.protocol.fence import SET
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol import fence, wire
+from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH
 from cacheupdater_client.sender import DRAIN_S, HURRY_S
 from simulated.history import CacheEvent, Read
 from simulated.lost import Lost
@@ -167,14 +166,16 @@ class Application:
 
     async def _read(self, keys):
         """MGET."""
-        buffer = self.client.buffer
+        world, buffer = self._world, self.client.buffer
         try:
-            values = await self._world.cache.call(lambda: self._found(keys), kind="mget")
+            values = await world.cache.call(lambda: self._found(keys), kind="mget")
         except Lost:
             return
         for key, value in zip(keys, values, strict=True):
             if value is None:
                 buffer.add(MISS, key)
+                if world.plan.fills and world.random.random() < world.plan.fills:
+                    await self._fill(key)
             else:
                 buffer.touch(key.decode())
 
@@ -188,6 +189,26 @@ class Application:
                 Read(now, key, value is not None) for key, value in zip(keys, values, strict=True)
             ]
         return values
+
+    async def _fill(self, key):
+        """A plain SET of what the row is at this very moment. One that is older may stay old while nothing loads its key."""
+        world, hint = self._world, CHANGE
+
+        def effect():
+            now = world.seen.clock()
+            row = world.database.row_at(key, now)
+            if row is not None:
+                world.faults.fired["app_fill"] += 1
+                world.cache.server.set(key, b"%d" % row.version, world.plan.ttl_ms)
+                world.cache.log(CacheEvent(now, key, "fill", row.version))
+
+        try:
+            await world.cache.call(effect, kind="set")
+            hint = SET
+        except Lost:
+            pass
+        finally:
+            self.client.buffer.add(hint, key)
 
     async def _write_own(self, key):
         """Writes a value in a form of its own, as programs do without our client."""
@@ -220,17 +241,18 @@ class Application:
         self.process.check()
         if how == "silence":
             return
+        hint = CHANGE
         try:
             if how == "invalidate":
                 await self._invalidate(change)
             elif how == "write_through":
-                await self._write_through(change, row.version, since, begun)
+                hint = SET if await self._write_through(change, row.version, since, begun) else CHANGE
             elif how == "delete":
                 await self._delete(key)
         except Lost:
             pass
         finally:
-            self.client.buffer.add(CHANGE, key)
+            self.client.buffer.add(hint, key)
 
     async def _invalidate(self, change):
         world = self._world
@@ -245,6 +267,7 @@ class Application:
         change.fenced, change.covers = event.at, event.covers
 
     async def _write_through(self, change, version, since, begun):
+        """Whether it has set the value."""
         world, key = self._world, change.key
         value = None if version is None else b"%d" % version
 
@@ -253,7 +276,7 @@ class Application:
             said = world.cache.server.write_through(
                 key, value, world.plan.ttl_ms, since, hold_off_ms=world.plan.hold_off_ms
             )
-            if said == SET:
+            if said == fence.SET:
                 event = CacheEvent(now, key, "set_through", version, begun=begun, covers=change.at)
             else:
                 event = CacheEvent(now, key, "invalidate", covers=now)
@@ -262,6 +285,7 @@ class Application:
         event = await world.cache.call(effect, kind="write_through")
         event.acked = True
         change.fenced, change.covers = event.at, event.covers
+        return event.what == "set_through"
 
     async def _delete(self, key):
         """Deletes without the fence, as programs do without our client."""

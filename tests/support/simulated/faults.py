@@ -130,7 +130,7 @@ FED_KINDS = (*AT_FEEDS, *TO_FEEDS, *FED_IN_PASSING)
 
 AT_QUEUES = tuple(kind for kind in AT_PORTS if kind.startswith("queue_"))
 OUTSIDE = (*FROM_OUTSIDE, *TO_GROUPS, *TO_FILES, *TO_FLEETS)
-KINDS = (*AT_PORTS, *AT_GROUPS, *AT_FILES, *OUTSIDE, *IN_PASSING, "app_foreign")
+KINDS = (*AT_PORTS, *AT_GROUPS, *AT_FILES, *OUTSIDE, *IN_PASSING, "app_foreign", "app_fill")
 
 
 class Faults:

@@ -145,7 +145,7 @@ class CacheEvent:
 
     at: float
     key: bytes
-    what: str  # write, set_through, invalidate, delete, loss
+    what: str  # write, set_through, fill, invalidate, delete, foreign, loss
     version: int | None = None
     begun: float = inf  # write: its token; set_through: its `since`
     covers: float = inf  # invalidate, set_through: the time up to which older values are refused

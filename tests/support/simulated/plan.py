@@ -100,6 +100,7 @@ class Plan:
     window: int  # calls of one exchange
     foreign: float  # share of an application's actions that write a foreign value
     replace: bool  # whether refreshes replace such values
+    fills: float = 0.0  # share of the misses after which the reader sets the value itself
     paused: float = 0.0  # how often an operator pauses a namespace for a while
     crowded: bool = False  # whether many members share few rows, and applications read in bursts
     reloads: float = 0.0  # how often a member reads its configuration again
@@ -237,11 +238,13 @@ def _with_crowd(plan):
 
 
 def _with_operator(plan):
-    """In a seventh of the schedules an operator pauses namespaces."""
+    """In a seventh of the schedules an operator pauses namespaces. In half of these, and of as many others, readers fill keys."""
     random = Random(f"operator {plan.seed}")
     if plan.fleet or plan.away:
         return plan
-    return replace(plan, paused=random.choice((1.0, 3.0))) if random.random() < 0.15 else plan
+    draw = random.random()
+    paused = random.choice((1.0, 3.0)) if draw < 0.15 else 0.0
+    return replace(plan, paused=paused, fills=random.choice((0.0, 0.5))) if draw < 0.3 else plan
 
 
 def _with_fail_safe(plan):

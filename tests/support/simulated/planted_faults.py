@@ -93,6 +93,19 @@ class ForgetsPausedChanges(PlantedFault):
         return bool(plan.paused)
 
 
+class TakesEachChangeForASet(PlantedFault):
+    """A change that somebody has announced leaves what is there, as a SET does, while nothing loads its key."""
+
+    name = "takes each change for a set"
+
+    def engine(self, engine):
+        on_hints = engine.on_hints
+        engine.on_hints = lambda batch, now: on_hints((hints._replace(is_set=True) for hints in batch), now)
+
+    def concerns(self, plan):
+        return bool(plan.paused)
+
+
 class CommitScan(PlantedFault):
     name = "commits scan"
 
@@ -613,6 +626,7 @@ PLANTED_FAULTS = {
         LateToken,
         Content,
         ForgetsPausedChanges,
+        TakesEachChangeForASet,
         CommitScan,
         DeafMarks,
         NoHoldOff,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from cacheupdater.core.hints import KIND_OF
 from cacheupdater.errors import Unavailable
 from cacheupdater.ports import Message
 from cacheupdater_client.protocol import wire
@@ -45,9 +46,9 @@ class Topic:
         except wire.Malformed:
             hint = None
         else:
-            hint = Hint(seen.clock(), partition, len(log), pack.kind, tuple(pack.keys), self.number)
+            hint = Hint(seen.clock(), partition, len(log), KIND_OF[pack.kind], tuple(pack.keys), self.number)
             seen.hints.append(hint)
-            seen.note("queued", partition, len(log), KIND[pack.kind], *pack.keys)
+            seen.note("queued", partition, len(log), KIND[KIND_OF[pack.kind]], *pack.keys)
         log.append((payload, hint))
         self._wake()
 
@@ -57,10 +58,14 @@ class Topic:
         first = len(log)
         for payload in payloads:
             pack, offset = wire.decode_pack(payload), len(log)
-            hint = Hint(seen.clock(), owner.partition, offset, pack.kind, tuple(pack.keys), self.number)
+            hint = Hint(
+                seen.clock(), owner.partition, offset, KIND_OF[pack.kind], tuple(pack.keys), self.number
+            )
             seen.put_back[hint] = owner
             self._world.faults.fired["put_back"] += 1
-            seen.note(owner.process, "puts back", owner.partition, offset, KIND[pack.kind], *pack.keys)
+            seen.note(
+                owner.process, "puts back", owner.partition, offset, KIND[KIND_OF[pack.kind]], *pack.keys
+            )
             log.append((payload, hint))
         self._wake()
         return range(first, len(log))

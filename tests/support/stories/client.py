@@ -8,7 +8,9 @@ from collections import Counter
 import redis
 
 import cacheupdater_client
-from cacheupdater_client.protocol.wire import Hello, decode_pack, mailbox
+from cacheupdater.core.hints import KIND_OF
+from cacheupdater_client.protocol.mailbox import mailbox
+from cacheupdater_client.protocol.wire import Hello, decode_pack
 
 
 class Ear:
@@ -19,14 +21,14 @@ class Ear:
         self._box = mailbox(name)
         self._box.open(Hello(3, []))
 
-    def heard(self):
-        """All hints since the last call: how often each kind and key."""
+    def heard(self, *, exact=False):
+        """All hints since the last call: how often each kind and key. A SET is a change; `exact` tells the two apart."""
         cacheupdater_client.close(60)
         counts = Counter()
         for _, payload in self._box.take():
             pack = decode_pack(payload)
             for key, count in zip(pack.keys, pack.counts or [1] * len(pack.keys), strict=True):
-                counts[pack.kind, key] += count
+                counts[pack.kind if exact else KIND_OF[pack.kind], key] += count
         return counts
 
 

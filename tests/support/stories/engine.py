@@ -105,6 +105,11 @@ class Story:
     def change(self, *keys: bytes, at: float, peer: int = NOBODY) -> None:
         self._hint(Kind.CHANGE, keys, at, peer)
 
+    def set_(self, *keys: bytes, at: float) -> None:
+        """The application has just set these keys."""
+        self.engine.on_hints([Hints(self.offset, Kind.CHANGE, list(keys), (), is_set=True)], at)
+        self.offset += 1
+
     def fed(self, *keys: bytes, at: float) -> None:
         """A feed tells that these keys have changed just now."""
         committed = [round(at * 1e6) + 1] * len(keys)

@@ -13,6 +13,7 @@ from cacheupdater.adapters.queue_memory import MemoryQueue
 from cacheupdater.errors import Misconfigured
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.mailbox import mailbox
 
 HELLO = wire.Hello(2, [b"product:"])
 SOON = 60.0  # s: whatever should happen has happened by then, on any machine
@@ -41,7 +42,7 @@ async def listener(queue, observer, request):
 
 @pytest.fixture
 def box(listener, request):
-    return wire.mailbox(request.node.name)
+    return mailbox(request.node.name)
 
 
 async def taken(queue, count, partition=0):

@@ -12,7 +12,7 @@ from redis._parsers.encoders import Encoder
 from redis.exceptions import DataError
 
 from cacheupdater_client.buffer import AWAITED, FILL, PLACES, SHORT_KEY, UNIT_BYTES, Buffer
-from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, KEY_BYTES_MAX, MISS, SET, TOUCH
 
 
 class Attendant:
@@ -138,8 +138,9 @@ def test_buffer_that_got_no_valid_key_is_as_before(buffer):
 def test_buffer_gives_the_strongest_kind_first(buffer):
     buffer.touch("t")
     buffer.add(MISS, "m")
+    buffer.add(SET, "s")
     buffer.add(CHANGE, "c")
-    assert [kind for kind, _ in buffer.drain()] == [CHANGE, MISS, TOUCH]
+    assert [kind for kind, _ in buffer.drain()] == [CHANGE, SET, MISS, TOUCH]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_buffer_encodes_as_the_client_does(attendant):
     assert drained(buffer) == {TOUCH: {b"\xe9": 1, b"\xe9" * 100: 1}}
 
 
-@pytest.mark.parametrize("kind", [TOUCH, MISS, CHANGE])
+@pytest.mark.parametrize("kind", [TOUCH, MISS, SET, CHANGE])
 def test_buffer_keeps_what_the_key_was_when_its_bytes_change_later(buffer, kind):
     key = bytearray(b"before")
     buffer.add(kind, key)
@@ -215,14 +216,27 @@ def test_buffer_drops_the_oldest_touch_when_full(buffer):
 
 @pytest.mark.campaign
 def test_buffer_drops_touches_before_misses_before_changes(buffer):
-    for kind in (CHANGE, MISS, TOUCH):
-        for number in range(PLACES // 3 + 1):
+    for kind in (CHANGE, SET, MISS, TOUCH):
+        for number in range(PLACES // 4 + 1):
             buffer.add(kind, f"{kind}:{number}")
     for number in range(PLACES):
         buffer.add(CHANGE, f"later:{number}")
     kinds = {kind: len(counts) for kind, counts in buffer.drain()}
     assert kinds == {CHANGE: PLACES}
-    assert buffer.dropped["full"] == 3 * (PLACES // 3 + 1)
+    assert buffer.dropped["full"] == 4 * (PLACES // 4 + 1)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("first", "later", "left"), [(SET, CHANGE, {CHANGE}), (CHANGE, SET, {CHANGE}), (MISS, SET, {SET})]
+)
+def test_buffer_gives_up_a_set_before_an_announced_change_and_after_a_miss(buffer, first, later, left):
+    for number in range(PLACES):
+        buffer.add(first, str(number))
+    for number in range(PLACES):
+        buffer.add(later, str(number))
+    assert drained(buffer).keys() == left
+    assert buffer.dropped == {"full": PLACES}
 
 
 @pytest.mark.campaign
@@ -395,7 +409,7 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("keys", ALIKE.values(), ids=ALIKE)
-@pytest.mark.parametrize("kind", [TOUCH, MISS, CHANGE])
+@pytest.mark.parametrize("kind", [TOUCH, MISS, SET, CHANGE])
 def test_buffer_takes_many_keys_as_it_takes_each(kind, keys, attendant):
     together, each = (Buffer(Encoder("utf-8", "strict", decode_responses=False), attendant) for _ in range(2))
     together.add_all(kind, tuple(keys))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheupdater_client.commands import hints_of
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH
 
 
 def hints(*words, reply=None):
@@ -30,12 +30,14 @@ def hints(*words, reply=None):
         (("ZRANGEBYSCORE", "k", 1, 2), [], TOUCH),
         (("EXISTS", "k"), 0, MISS),
         (("EXISTS", "k"), 1, TOUCH),
-        (("SET", "k", "v"), True, CHANGE),
-        (("SET", "k", "v", "GET"), None, CHANGE),
-        (("GETSET", "k", "v"), None, CHANGE),
+        (("SET", "k", "v"), True, SET),
+        (("SET", "k", "v", "GET"), None, SET),
+        (("GETSET", "k", "v"), None, SET),
         (("GETDEL", "k"), b"v", CHANGE),
         (("DEL", "k"), 0, CHANGE),
-        (("HSET", "k", "f", "v"), 1, CHANGE),
+        (("HSET", "k", "f", "v"), 1, SET),
+        (("HSETNX", "k", "f", "v"), 0, CHANGE),
+        (("APPEND", "k", "v"), 2, CHANGE),
     ],
 )
 def test_command_leaves_one_hint_for_its_key(words, reply, kind):
@@ -85,11 +87,11 @@ def test_command_about_no_value_leaves_nothing(words):
 
 
 def test_write_of_several_keys_changes_each():
-    assert hints("MSET", "a", 1, "b", 2) == {(CHANGE, "a"), (CHANGE, "b")}
+    assert hints("MSET", "a", 1, "b", 2) == {(SET, "a"), (SET, "b")}
     assert hints("RENAME", "a", "b") == {(CHANGE, "a"), (CHANGE, "b")}
     assert hints("BITOP", "AND", "d", "a", "b") == {(CHANGE, "d")}
     assert hints("LMPOP", 2, "a", "b", "LEFT") == {(CHANGE, "a"), (CHANGE, "b")}
-    assert hints("MSETEX", 2, "a", 1, "b", 2, "EX", 5) == {(CHANGE, "a"), (CHANGE, "b")}
+    assert hints("MSETEX", 2, "a", 1, "b", 2, "EX", 5) == {(SET, "a"), (SET, "b")}
 
 
 @pytest.mark.parametrize(

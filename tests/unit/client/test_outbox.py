@@ -7,11 +7,13 @@ import random
 import pytest
 
 from cacheupdater_client import outbox as module
+from cacheupdater_client import prefixes as all_prefixes
 from cacheupdater_client.outbox import BYTES_MAX, KEYS_MAX, WINDOW_BYTES, WINDOW_FRAMES, Outbox
 from cacheupdater_client.protocol.wire import (
     CHANGE,
     KEY_BYTES_MAX,
     MISS,
+    SET,
     TOUCH,
     Hello,
     Malformed,
@@ -72,9 +74,21 @@ def test_outbox_adds_up_the_counts_of_a_key_for_each_kind():
 
 def test_outbox_sends_changes_before_misses_before_touches():
     outbox = greeted(Hello(1, []))
-    for kind in (TOUCH, MISS, CHANGE):
+    for kind in (TOUCH, MISS, SET, CHANGE):
         outbox.add(kind, {b"a": 1})
-    assert [pack.kind for _, pack in sent(outbox)] == [CHANGE, MISS, TOUCH]
+    assert [pack.kind for _, pack in sent(outbox)] == [CHANGE, SET, MISS, TOUCH]
+
+
+@pytest.mark.parametrize(
+    ("weakest", "leave"),
+    [(TOUCH, [CHANGE, SET, MISS, TOUCH]), (MISS, [CHANGE, SET, MISS]), (CHANGE, [CHANGE, SET])],
+)
+def test_outbox_holds_weaker_hints_back_and_no_change(weakest, leave):
+    outbox = greeted(Hello(1, []))
+    for kind in (TOUCH, MISS, SET, CHANGE):
+        outbox.add(kind, {b"a": 1})
+    frames = iter(lambda: outbox.next_frame(1, weakest=weakest), None)
+    assert [unpack(frame)[1].kind for frame in frames] == leave
 
 
 def test_outbox_sends_a_change_before_touches_that_were_cut_already():
@@ -214,7 +228,7 @@ def test_outbox_matches_thousands_of_prefixes_as_it_does_few():
 
     for _ in range(300):
         prefixes = [word(chance.randint(1, 4)) for _ in range(chance.randint(9, 30))]
-        search = module._matcher(prefixes)
+        search = all_prefixes.matcher(prefixes)
         for _ in range(50):
             key = word(chance.randint(0, 6))
             assert search(key) == key.startswith(tuple(prefixes)), (key, prefixes)
@@ -376,7 +390,7 @@ def test_outbox_ledger_balances_whatever_happens(seed, monkeypatch):
                 }
                 keys |= {b"p:%d" % chance.randint(0, 10**6): 1 for _ in range(chance.choice([1, 5, 120]))}
                 entered += sum(keys.values())
-                outbox.add(chance.choice([TOUCH, MISS, CHANGE]), keys)
+                outbox.add(chance.choice([TOUCH, MISS, SET, CHANGE]), keys)
             case "fill":
                 fills = [(b"p:%d" % chance.randint(0, 200), chance.randint(1, 10**6)) for _ in range(30)]
                 entered += len(fills)

@@ -20,7 +20,8 @@ from suite.pace import PATIENCE_S, soonest
 from cacheupdater_client import calls, native, settings, telling
 from cacheupdater_client import target as target_module
 from cacheupdater_client.buffer import PLACES
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello, mailbox
+from cacheupdater_client.protocol.mailbox import mailbox
+from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello
 from cacheupdater_client.sender import Sender
 from cacheupdater_client.target import DRAIN_S, HURRY_S
 from cacheupdater_client.transports import links

@@ -11,15 +11,14 @@ from hints.server import HintServer
 from suite.pace import PATIENCE_S, soonest
 
 from cacheupdater_client.outbox import Outbox
+from cacheupdater_client.protocol.mailbox import MAILBOX_FRAMES, mailbox
 from cacheupdater_client.protocol.wire import (
     CHANGE,
-    MAILBOX_FRAMES,
     TOUCH,
     Hello,
     decode_pack,
     encode_ack,
     encode_hello,
-    mailbox,
 )
 from cacheupdater_client.transports import link_to
 from cacheupdater_client.transports.stream import BACKOFF_MAX_S, HELLO_S, SILENCE_S

@@ -13,16 +13,17 @@ import msgspec
 import pytest
 
 from cacheupdater_client.protocol import wire
+from cacheupdater_client.protocol.mailbox import Mailbox
 from cacheupdater_client.protocol.wire import (
     CHANGE,
     FRAME_BYTES_MAX,
     MISS,
     NO_PARTITION,
     PACK_BYTES_MAX,
+    SET,
     TOUCH,
     FrameReader,
     Hello,
-    Mailbox,
     Malformed,
     Pack,
     ReplyReader,
@@ -44,6 +45,7 @@ GOLDEN = json.loads((ROOT / "tests/contract/golden/wire.json").read_text("utf-8"
 
 
 FILLS = [record for record in GOLDEN["packs"] if "tokens" in record]
+SETS = [record for record in GOLDEN["packs"] if record.get("set")]
 
 
 def named(records):
@@ -54,14 +56,19 @@ def named(records):
 def test_golden_pack_is_read_as_ever(record):
     keys = [bytes.fromhex(key) for key in record["keys"]]
     assert decode_pack(bytes.fromhex(record["hex"])) == Pack(
-        record["kind"], record["emitted_ms"], keys, record["counts"], record.get("tokens", ())
+        SET if record.get("set") else record["kind"],
+        record["emitted_ms"],
+        keys,
+        record["counts"],
+        record.get("tokens", ()),
     )
 
 
-@pytest.mark.parametrize("record", named([*GOLDEN["packs"][:5], *FILLS]))
+@pytest.mark.parametrize("record", named([*GOLDEN["packs"][:5], *FILLS, *SETS]))
 def test_golden_pack_is_written_as_ever(record):
     keys, tokens = [bytes.fromhex(key) for key in record["keys"]], record.get("tokens", ())
-    pack = encode_pack(record["kind"], record["emitted_ms"], keys, record["counts"], tokens=tokens)
+    kind = SET if record.get("set") else record["kind"]
+    pack = encode_pack(kind, record["emitted_ms"], keys, record["counts"], tokens=tokens)
     assert pack.hex() == record["hex"]
 
 
@@ -101,7 +108,7 @@ def test_golden_partition_of_a_key_stays(record):
 
 def test_golden_records_stand_in_the_documented_page():
     page = (ROOT / "docs/reference/wire.md").read_text("utf-8")
-    records = [*GOLDEN["packs"][:3], *FILLS, *GOLDEN["streams"].values()]
+    records = [*GOLDEN["packs"][:3], *FILLS, *SETS, *GOLDEN["streams"].values()]
     assert [record["hex"] for record in records if record["hex"] not in page] == []
 
 
@@ -140,6 +147,40 @@ def test_changes_that_a_feed_told_carry_the_times_of_their_commits():
     assert decode_pack(pack) == Pack(CHANGE, 1, [b"a", b"b"], [], [7, 8])
 
 
+def test_a_set_is_a_change_on_the_wire_and_an_older_reader_takes_it_for_one():
+    pack = encode_pack(SET, 1, [b"a", b"b"], [3, 1])
+    assert is_change(pack)
+    assert decode_pack(pack) == Pack(SET, 1, [b"a", b"b"], [3, 1])
+    assert msgspec.msgpack.decode(pack) == [1, CHANGE, 1, [b"a", b"b"], [3, 1], {"set": True}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (TOUCH, {"set": True}),
+        (MISS, {"set": True}),
+        (CHANGE, {"set": 1}),
+        (CHANGE, {"set": False}),
+        (CHANGE, {"set": True, "tokens": [7]}),
+    ],
+)
+def test_only_a_change_without_a_time_is_taken_for_a_set(kind, more):
+    assert decode_pack(msgspec.msgpack.encode((1, kind, 1, [b"a"], [], more))).kind == kind
+
+
+def test_no_pack_says_on_the_wire_that_it_is_a_set():
+    with pytest.raises(Malformed, match="garbage"):
+        decode_pack(msgspec.msgpack.encode((1, SET, 1, [b"a"], [])))
+
+
+def test_sets_that_wait_in_a_mailbox_stay_sets():
+    box = Mailbox()
+    box.open(Hello(1, []))
+    assert box.put(0, encode_pack(SET, 1, [b"%d" % n for n in range(20)]))
+    box.open(Hello(3, []))
+    assert {decode_pack(pack).kind for _, pack in box.take()} == {SET}
+
+
 def test_a_change_from_any_sender_carries_no_time_however_it_is_spelled():
     told = encode_pack(CHANGE, 1, [b"a", b"b"], [3, 1], tokens=[7, 8])
     wide = told[:1] + b"\xcc" + told[1:2] + b"\xcc" + told[2:]  # the same numbers, in two bytes each
@@ -154,6 +195,7 @@ def test_a_change_from_any_sender_carries_no_time_however_it_is_spelled():
     "pack",
     [
         encode_pack(CHANGE, 1, [b"a"]),
+        encode_pack(SET, 1, [b"a"]),
         encode_pack(TOUCH, 1, [b"a"], tokens=[7]),
         encode_pack(MISS, 1, [b"a"], tokens=[0]),
         encode_pack(CHANGE, 1, [b"a"], tokens=[7])[:-1],

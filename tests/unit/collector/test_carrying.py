@@ -19,9 +19,11 @@ from cacheupdater.pipeline.notices import Notices
 from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
 from cacheupdater.testing.recording_observer import RecordingObserver
+from cacheupdater_client.outbox import KINDS
 from cacheupdater_client.protocol.wire import (
     CHANGE,
     MISS,
+    SET,
     TOUCH,
     Hello,
     encode_pack,
@@ -88,7 +90,7 @@ class Drain:
     def taken(self):
         """Keys that the new queue has acknowledged, by kind."""
         return {
-            kind: {key for pack in self.new.kept if pack.kind == kind for key in pack.keys} for kind in Kind
+            kind: {key for pack in self.new.kept if pack.kind == kind for key in pack.keys} for kind in KINDS
         }
 
     async def kill(self):
@@ -131,20 +133,26 @@ async def test_everything_arrives_in_the_partitions_of_the_new_queue_with_its_ki
     old.put(MISS, *KEYS[20:29], ms=5000)
     old.put(MISS, KEYS[29], ms=5000, tokens=[77])
     old.put(CHANGE, *KEYS[30:], ms=90_000)
+    old.put(SET, KEYS[30], ms=90_000)
     drain = await Drain(old).start()
     assert await drain.running
-    assert drain.taken == {0: {*KEYS[:20]}, 1: {*KEYS[20:30]}, 2: {*KEYS[30:]}}
+    assert drain.taken == {TOUCH: {*KEYS[:20]}, MISS: {*KEYS[20:30]}, CHANGE: {*KEYS[30:]}, SET: {KEYS[30]}}
     ages = {
         pack.kind: {each.emitted_ms for each in drain.new.kept if each.kind == pack.kind}
         for pack in drain.new.kept
     }
-    assert ages == {TOUCH: {BEGAN_MS}, MISS: {BEGAN_MS + 5000}, CHANGE: {BEGAN_MS + 90_000}}
+    assert ages == {
+        TOUCH: {BEGAN_MS},
+        MISS: {BEGAN_MS + 5000},
+        CHANGE: {BEGAN_MS + 90_000},
+        SET: {BEGAN_MS + 90_000},
+    }
     assert [pack.tokens for pack in drain.new.kept if KEYS[29] in pack.keys] == [[77]]
     for pack in drain.new.kept:
         assert len({partition_of(key, 4) for key in pack.keys}) == 1
     assert old.left == 0
-    assert drain.observer.total("drained") == len(KEYS)
-    assert drain.sending.drained == {Kind.TOUCH: 20, Kind.MISS: 10, Kind.CHANGE: 10}
+    assert drain.observer.total("drained") == len(KEYS) + 1
+    assert drain.sending.drained == {Kind.TOUCH: 20, Kind.MISS: 10, Kind.CHANGE: 11}
 
 
 @story

@@ -13,7 +13,7 @@ from cacheupdater.errors import Unavailable
 from cacheupdater.testing import virtual_loop
 from cacheupdater.testing.recording_observer import RecordingObserver
 from cacheupdater_client.outbox import Outbox
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello, decode_pack, encode_pack
+from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH, Hello, decode_pack, encode_pack
 
 
 def made():
@@ -97,6 +97,23 @@ def test_changes_and_awaited_misses_leave_at_once_and_the_rest_with_the_turn():
     ]
     gathered.hand_over(box, all_kinds=True)
     assert [(each.kind, each.keys) for each in packs(box)] == [(MISS, [b"m"]), (TOUCH, [b"t"])]
+
+
+def test_sets_leave_at_once_as_sets_apart_from_announced_changes_of_the_same_key():
+    gathered, box, peer = started()
+    gathered.offer(0, pack(SET, b"k", b"s"), peer)
+    gathered.offer(0, pack(CHANGE, b"k"), peer)
+    assert gathered.hurry.is_set()
+    gathered.hand_over(box, all_kinds=False)
+    assert [(each.kind, each.keys) for each in packs(box)] == [(CHANGE, [b"k"]), (SET, [b"k", b"s"])]
+    gathered.settle(CHANGE, 1)
+    box.acknowledge(1)
+    assert gathered.look(box)
+    assert gathered.owed(peer) == 2  # in its order: the set came first
+    gathered.settle(SET, 2)
+    box.acknowledge(2)
+    assert gathered.look(box)
+    assert (gathered.owed(peer), gathered.owes) == (0, False)
 
 
 def test_touches_are_acknowledged_at_once_and_changes_and_misses_when_the_queue_has_them():

@@ -27,6 +27,7 @@ from cacheupdater_client.protocol.wire import (
     KEY_BYTES_MAX,
     MISS,
     PACK_HINTS_MAX,
+    SET,
     TOUCH,
     Hello,
     Pack,
@@ -116,9 +117,10 @@ async def test_changes_and_misses_are_acknowledged_while_the_queue_is_away_and_a
     peer = world.hint(CHANGE, *keys(5))
     world.hint(MISS, b"m", peer=peer)
     world.hint(MISS, b"awaited", peer=peer, tokens=[7])
+    world.hint(SET, b"set", peer=peer)
     await asyncio.sleep(2 * DRAIN_S)
     assert world.gathered.owed(peer) == 0
-    assert world.observer.levels["spill_hints", ""] == 7
+    assert world.observer.levels["spill_hints", ""] == 8
     assert world.observer.levels["spill_bytes", ""] == sum(each.stat().st_size for each in segments(folder))
     await asyncio.sleep(10)
     assert world.observer.levels["spill_age_seconds", ""] == pytest.approx(10, abs=0.5)
@@ -127,10 +129,11 @@ async def test_changes_and_misses_are_acknowledged_while_the_queue_is_away_and_a
     await asyncio.sleep(AWAY)
     assert set(world.queue.keys(CHANGE)) == set(keys(5))
     assert set(world.queue.keys(MISS)) == {b"m", b"awaited"}
+    assert world.queue.keys(SET) == [b"set"]
     assert [pack.tokens for _, pack in world.queue.got if b"awaited" in pack.keys] == [[7]]
     assert segments(folder) == []
     assert world.observer.levels["spill_hints", ""] == world.observer.levels["spill_bytes", ""] == 0
-    assert world.observer.total("replayed") == 7
+    assert world.observer.total("replayed") == 8
 
 
 @story

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from stories.engine import Story, namespace
 
+from cacheupdater.core.answers import SPARED
+
 A, B, ALIEN = b"p:1", b"p:2", b"p:seven"
 
 
@@ -50,3 +52,87 @@ def test_of_the_hints_of_a_quarantined_key_only_a_change_removes(hint, removes):
     assert work.units == []
     assert story.count("dropped", "quarantined") == 1
     assert (work.invalidation is not None) is removes
+
+
+@pytest.mark.parametrize(
+    ("hint", "why", "spares"),
+    [
+        ("set_", "quarantined", True),
+        ("set_", "paused", True),
+        ("set_", "backlog", False),
+        ("change", "quarantined", False),
+        ("change", "paused", False),
+        ("fed", "quarantined", False),
+        ("fed", "paused", False),
+    ],
+)
+def test_what_the_application_sets_stays_while_its_key_is_paused_or_in_quarantine(hint, why, spares):
+    """Whoever announces a change may have left the old value there."""
+    story = Story(namespace(max_backlog=1))
+    if why == "quarantined":
+        story.engine.quarantine.put(A, "poison", 0.0)
+    elif why == "paused":
+        story.engine.pause(story.namespaces, 0.0)
+    getattr(story, hint)(A, at=0.0)
+    if why == "backlog":
+        story.change(B, at=0.0)
+    invalidation = story.step(0.0).invalidation
+
+    assert invalidation.keys == [A]
+    assert set(invalidation.only_ours) == ({A} if spares else set())
+
+
+def test_a_key_that_was_set_and_announced_while_it_was_paused_goes():
+    story = Story()
+    story.engine.pause(story.namespaces, 0.0)
+    story.set_(A, at=0.0)
+    story.change(A, at=0.0)
+    invalidation = story.step(0.0).invalidation
+
+    assert invalidation.keys == [A, A]
+    assert not invalidation.only_ours
+
+
+def test_a_value_that_is_spared_ends_its_pack():
+    story = Story()
+    story.engine.pause(story.namespaces, 0.0)
+    story.set_(A, at=0.0)
+    story.engine.on_invalidated(story.step(0.0).invalidation, [SPARED], 0.1)
+
+    assert story.done == 1
+    assert story.engine.removals_waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("hints", "spares"),
+    [
+        (["set_"], True),
+        (["touch", "set_"], True),
+        (["miss", "set_", "set_"], True),
+        (["set_", "touch", "miss"], True),
+        (["change", "set_"], False),
+        (["set_", "change"], False),
+        (["touch", "change", "set_"], False),
+    ],
+)
+@pytest.mark.parametrize("when", ["they wait", "the last try runs"])
+def test_of_merged_hints_all_changes_must_have_set_the_value(hints, spares, when):
+    """An announced change that has merged with a SET still removes, wherever the two have met."""
+    story = Story()
+    if when == "they wait":
+        for hint in hints:
+            getattr(story, hint)(A, at=0.0)
+        story.engine.pause(story.namespaces, 0.0)
+        invalidation = story.step(0.1).invalidation
+    else:
+        story.miss(A, at=0.0)
+        for at in range(5):
+            unit = story.start(3.0 * at)
+            if at == 4:
+                for hint in hints:
+                    getattr(story, hint)(A, at=12.0)
+            story.fail(unit, 3.0 * at, own=True)
+        invalidation = story.step(13.0).invalidation
+        assert list(story.engine.quarantine.keys) == [A]
+
+    assert (invalidation.keys, set(invalidation.only_ours)) == ([A], {A} if spares else set())

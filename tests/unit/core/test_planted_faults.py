@@ -225,7 +225,11 @@ def refused_head_is_due_as_it_was(patch):
 
 def refused_head_becomes_a_change(patch):
     refused = Demand.refused
-    patch(Demand, "refused", lambda self, until: refused(self.covering(Kind.CHANGE, 1, self.peer), until))
+    patch(
+        Demand,
+        "refused",
+        lambda self, until: refused(self.covering(self._replace(kind=Kind.CHANGE, urgency=1)), until),
+    )
 
 
 def own_errors_never_count(patch):
