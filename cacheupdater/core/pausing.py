@@ -1,8 +1,9 @@
 """Namespaces that an operator has paused: their touches and misses are dropped, and their changes only remove.
 
 The service learns from Redis which namespaces are paused, and the partition hands that to its engine. From then on nothing of
-such a namespace is loaded. A change removes its value, unless the application has just set it (`drops`). What waited is dropped too, so that its
-packs end. Refreshes that run end as usual. The policy hears of no read meanwhile. Lives as long as its engine.
+such a namespace is loaded. A change removes its value, unless the application has just set it (`drops`). What waited is
+dropped too, so that its packs end. Refreshes that run end as usual. The policy hears of no read meanwhile. Lives as long as its
+engine.
 """
 
 from __future__ import annotations

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 async def remove(
     around: Surroundings, keys: Sequence[bytes], *, only_ours: Collection[bytes] = ()
 ) -> Sequence[Answer]:
-    """Removes these keys; one answer per key. Of keys in `only_ours`, only what a load of ours has written goes. Raises Unavailable if
-    Redis does not answer."""
+    """Removes these keys; one answer per key. Of keys in `only_ours`, only what a load of ours has written goes.
+
+    Raises Unavailable if Redis does not answer.
+    """
     groups, _ = around.keyspace.resolve_many(keys)
     forms: dict[bytes, Form] = {}
     barred: set[bytes] = set()

@@ -154,7 +154,7 @@ class Careless(PlantedFault):
     name = "dropped changes leave the value"
 
     def engine(self, engine):
-        def forget(namespace, keys, open_packs):
+        def forget(namespace, keys, open_packs, **_):
             for open_pack in open_packs:
                 open_pack.release(1)
 
