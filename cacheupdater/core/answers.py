@@ -24,9 +24,7 @@ class Result(Enum):
     FOREIGN = (
         "foreign"  # left alone: the application wrote the value, and it reads as another form or has no row
     )
-    SPARED = (
-        "spared"  # not removed: the application wrote the value, and the change that was dropped is its own
-    )
+    SPARED = "spared"  # not removed: no load of ours has written the value, so it is the application's
     UNDECIDED = "undecided"  # not known yet whose values the namespace holds: tried again after `wait`
     FAILED = "failed"  # Redis refused this one key, or its value could not be encoded
     UNAVAILABLE = "unavailable"  # the server of this one key cannot take it now; others could take theirs

@@ -112,18 +112,18 @@ class Dedup:
                 demand = unit.asked(demand, asks)
             if demand is not unit.demand:
                 self.schedule.leave(unit)
-                open_pack.lean(kind > unit.demand.kind)
+                open_pack.lean(new.outweighs(unit.demand))
                 self._seat(unit.namespace, [key], demand, now)
         elif action is Action.BLOCK:
             open_pack.hold(1)
             self.tails[key] = new
         elif action is Action.COVER:
             tail = self.tails[key]
-            open_pack.lean(kind > tail.kind)
+            open_pack.lean(new.outweighs(tail))
             self.tails[key] = tail.covering(new)
         elif action is Action.DECLINE and unit.phase is Phase.RUNNING:
             # if the head fails, it is due again and serves this miss too
-            open_pack.lean(any(kind > demand.kind for demand, _ in unit.parts))
+            open_pack.lean(any(new.outweighs(demand) for demand, _ in unit.parts))
         return action
 
     def fill(
@@ -300,7 +300,7 @@ class Dedup:
         for key in blocked:
             tail = self.tails.pop(key)
             tail.open_pack.release(1)
-            tail.open_pack.lean(tail.kind > demand.kind)
+            tail.open_pack.lean(tail.outweighs(demand))
             self._seat(unit.namespace, [key], demand.covering(tail), now)
         if rest:
             self._seat(unit.namespace, rest, demand, now)

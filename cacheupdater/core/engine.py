@@ -93,7 +93,7 @@ class Engine:
         self._fills = Fills(
             clock, limits, keyspace=keyspace, dedup=self._dedup, policy=policy, tally=self.tally
         )
-        self._removals = Removals(limits, self.tally)
+        self._removals = Removals(limits, self.tally, policy=policy)
         self._starting = Starting(
             self._dedup, policy, strangers=self._strangers, limits=limits, tally=self.tally
         )

@@ -53,7 +53,7 @@ class Hints(NamedTuple):
     ] = ()  # of touches: by which load their reader has filled each key; of misses: when it looked, before it waits; of
     # changes that a feed told: when each was committed; or empty
     clients: int = 1  # for so many the peer stood when it sent this
-    is_set: bool = False  # changes of one kind: the command has just set the value
+    is_set: bool = False  # of changes: commands have just set these values
     counted: int = 0  # the sum of `counts`, if somebody knows it already: to add up a pack takes 4 ns a key
 
     @property

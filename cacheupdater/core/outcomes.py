@@ -265,7 +265,7 @@ class Outcomes:
         self._tally.add("dropped", 1, unit.namespace.name, reason="quarantined")
         if tail is not None:
             tail.open_pack.release(1)
-            tail.open_pack.lean(tail.kind > demand.kind)
+            tail.open_pack.lean(tail.outweighs(demand))
         whole = demand if tail is None else demand.covering(tail)
         if whole.kind is Kind.CHANGE:
             self._removals.ask(unit.namespace, [key], [demand.open_pack], only_ours=whole.is_set)

@@ -65,6 +65,10 @@ class Policy(Protocol):
         """These keys were refreshed."""
         ...
 
+    def on_spared(self, keys: Sequence[bytes]) -> None:
+        """Changes of these keys were dropped, and their values stay: no load comes for them, and no miss."""
+        ...
+
     def tick(self, now: float) -> Sequence[bytes]:
         """Keys worth a load although nobody has just read them."""
         ...
@@ -107,6 +111,9 @@ class Fixed:
         return ()
 
     def on_loaded(self, loaded: Loaded, now: float) -> None:
+        """Nothing to learn."""
+
+    def on_spared(self, keys: Sequence[bytes]) -> None:
         """Nothing to learn."""
 
     def tick(self, now: float) -> Sequence[bytes]:  # noqa: ARG002  the seam's signature

@@ -5,6 +5,7 @@ every pack that holds such a key. So hints that have waited for some seconds (`p
 pass their old place. Their keys keep their seats and their next tries.
 
 Only a few hints are put back. If many wait, their source is down, and writing all of them anew every few seconds would help nobody.
+A set is put back as an announced change, which removes at worst a value once too often.
 A pack is put back as a whole, once all of its open hints rest. A hint that runs just now may end in a moment.
 
 Each engine has one `PuttingBack`. The partition calls `find`, puts the packs on its queue, and calls `placed`, or `failed`. Nothing

@@ -6,9 +6,8 @@ its floor holds another type. Such a key is given up in the end, with a count: i
 Each namespace has a rate for removals (`removing`). A removal that waits for its rate has not been tried, so this time counts
 towards nothing. The number of removals has a cap. A socket's peer is not read any further before its removals reach the cap.
 Nobody can make a topic's senders wait, so beyond the cap their removals run at once, with a count. Changed keys that nobody
-reads (`fed`) have a pace of their own, which is far quicker, and this cap is not for them. `only_ours`: while a namespace is
-paused, or a key in quarantine, the application fills its cache by itself, and each SET is a change too. Lives as long as its
-engine.
+reads (`fed`) have a pace of their own, which is far quicker, and this cap is not for them. A removal that is `only_ours` takes
+only what a load of ours has written, and spares what the application has set (`drops`). Lives as long as its engine.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.metrics import Tally
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.core.pace import Pace
+    from cacheupdater.core.policy import Policy
 
 
 # gone; or not ours to remove
@@ -85,11 +85,12 @@ class _Line:
 class Removals:
     """The keys that Redis has been, or must be, asked to remove."""
 
-    def __init__(self, limits: Limits, tally: Tally) -> None:
+    def __init__(self, limits: Limits, tally: Tally, *, policy: Policy) -> None:
         self.open = 0  # keys that Redis has not acknowledged
         self.waiting = 0  # those of them that the rate of dropped changes holds back
         self._most, self._senders_wait = limits.removals, limits.senders_wait
         self._tally = tally
+        self._policy = policy
         self._lines: dict[tuple[Namespace, bool], _Line] = {}
         self._paid = -inf  # when the rate lets more of them go
         self._hastened = False
@@ -198,15 +199,19 @@ class Removals:
 
     def answered(self, invalidation: Invalidation, answers: Sequence[Answer], now: float) -> list[bytes]:
         """Each key is gone, asked for again, or given up. Returns the keys given up."""
-        given_up = []
+        given_up, spared = [], []
         for removal, answer in zip(invalidation.removals, answers, strict=True):
             if answer.result in _THROUGH:
                 self._close(removal)
+                if answer.result is Result.SPARED:
+                    spared.append(removal.key)
             elif answer.result is Result.FAILED and self._refused(removal, now - invalidation.asked):
                 self._close(removal)
                 given_up.append(removal.key)
             else:
                 self._later.append((now + AGAIN, removal))
+        if spared:
+            self._policy.on_spared(spared)
         return given_up
 
     def _refused(self, removal: Removal, seconds: float) -> bool:

@@ -76,6 +76,12 @@ class Demand(NamedTuple):
         """How much it is wanted, beside others of its urgency."""
         return heat_of(self.asks) if self.urgency == URGENCY[Kind.MISS] else 0
 
+    def outweighs(self, other: Demand) -> bool:
+        """Whether the other one alone would stand for less: it is weaker, or it is a set and this one was announced."""
+        if self.kind is not other.kind:
+            return self.kind > other.kind
+        return self.kind is Kind.CHANGE and other.is_set and not self.is_set
+
     def covering(self, other: Demand) -> Demand:
         """This demand with another one. It waits in the turn of the peer that is served sooner."""
         kind, urgency, peer = other.kind, other.urgency, other.peer

@@ -106,9 +106,7 @@ class Price:
 
     def on_hints(self, keys: Sequence[bytes], counts: Sequence[int], now: float) -> Sequence[bytes]:
         rows, reads, passed = self._known(keys, counts, now)
-        if not len(rows):
-            return passed
-        chosen = self._read(rows, reads, now)
+        chosen = self._read(rows, reads, now) if len(rows) else []
         return [*passed, *chosen] if passed else chosen
 
     def on_fills(self, keys: Sequence[bytes], began: Sequence[float], now: float) -> None:
@@ -165,8 +163,10 @@ class Price:
         learning.on_loaded(self.table, self.spaces, rows, changed, loaded=loaded, stamps=stamps)
         self.table.due[rows] = now + TICK
         if loaded.absent:
-            gone = self.table.find(list(loaded.absent))
-            self._forget(gone[gone >= 0])
+            self._forget(self.table.known(list(loaded.absent)))
+
+    def on_spared(self, keys: Sequence[bytes]) -> None:
+        self.table.due[self.table.known(keys)] = 0.0  # `_look` counts the loads that were awaited as lost
 
     def tick(self, now: float) -> Sequence[bytes]:
         if now < self._next:

@@ -72,6 +72,11 @@ class Table:
         """The row of each key, -1 for a stranger."""
         return self._slots.find(tags_of(keys))
 
+    def known(self, keys: Sequence[bytes]) -> Rows:
+        """The rows of those of the keys that are no strangers."""
+        rows = self.find(keys)
+        return rows[rows >= 0]
+
     def look(self, rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """Copies of `state` and `times`: seven times as fast as by an index array."""
         return self.state.take(rows, axis=0), self.times.take(rows, axis=0)

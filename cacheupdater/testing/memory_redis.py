@@ -203,7 +203,7 @@ class MemoryRedis:
             outcome = fence.REMOVED
             if form is not None and is_foreign(held, form, floor):
                 outcome = fence.FOREIGN
-            elif key in only_ours and held is not None and (floor is None or fence.form_of(floor) is None):
+            elif key in only_ours and held is not None and not _is_ours(floor):
                 outcome = fence.SPARED
             else:
                 self.delete(key)

@@ -5,7 +5,8 @@ whole key is absent. Some answers do not show it, because an existing key may gi
 hashes lack the fields that are NULL), for a range past its end, for a value that is not a member. Such a read leaves a
 touch: a miss asks for a load at once, and would ask again with each such answer. A write leaves a change, whatever its
 answer: a DEL that found nothing may still announce that the row has changed. A SET is a change too, for what it puts there may
-be old. It is marked, as is any command that puts a value there: if the key cannot be loaded, this value may stay.
+be old. It and its like are marked, also where NX has kept what was there: they announce nothing, and if the key cannot be
+loaded, what is there may stay.
 
 Not in the table: commands about a key rather than its value (TTL, TYPE, OBJECT, EXPIRE: the next refresh sets the ttl
 anyway), streams, arrays, scripts and modules (the updater writes strings and hashes), keyspace commands (SCAN, KEYS). The
@@ -96,7 +97,7 @@ COMMANDS["SORT"] = Rule(writes=False, keys=_ONE, options=2)
 COMMANDS["GEORADIUS"] = Rule(writes=False, keys=_ONE, options=6)
 COMMANDS["GEORADIUSBYMEMBER"] = Rule(writes=False, keys=_ONE, options=5)
 
-_writes("SET SETEX PSETEX SETNX GETSET HSET HMSET HSETEX", change=SET)
+_writes("SET SETEX PSETEX SETNX GETSET HSET HMSET HSETNX HSETEX", change=SET)
 _writes("MSET MSETNX", _PAIRS, change=SET)
 _writes("MSETEX", _PAIRS, numkeys=1, change=SET)
 _writes("GETDEL DELEX APPEND SETRANGE SETBIT BITFIELD")
@@ -105,7 +106,7 @@ _writes("DEL UNLINK", _ALL)
 _writes("RENAME RENAMENX SMOVE RPOPLPUSH BRPOPLPUSH LMOVE BLMOVE LMOVEM BLMOVEM", _TWO)
 _writes("COPY BITOP", _SECOND)
 _writes("RESTORE MOVE")
-_writes("HSETNX HINCRBY HINCRBYFLOAT HDEL HGETDEL")
+_writes("HINCRBY HINCRBYFLOAT HDEL HGETDEL")
 COMMANDS["HIMPORT SET"] = COMMANDS["HSET"]  # one word to redis-py
 _writes("LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LSET LREM LTRIM LINSERT")
 _writes("BLPOP BRPOP BZPOPMIN BZPOPMAX", _BUT_LAST)

@@ -24,7 +24,7 @@ from cacheupdater.core.answers import (
 )
 from cacheupdater.ports import Entry
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter, Other
-from cacheupdater_client.protocol.fence import SCRIPT_BYTES_MAX, floor_name
+from cacheupdater_client.protocol.fence import OUTDATED_FORM, SCRIPT_BYTES_MAX, floor_name
 from cacheupdater_client.protocol.lease import Grace
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -259,10 +259,14 @@ async def test_removal_leaves_what_no_load_has_written_when_told_to(cache, write
     assert await writer.write(await writer.token(), entries, form="json") == [WRITTEN] * 3
     await writer.invalidate([b"changed"])
     await cache.set(b"changed", b"{}")  # its floor is that of a change
-    keys = [b"theirs", b"ours", b"hash", b"absent", b"other", b"changed"]
+    await cache.set(b"outdated", b"{}")
+    await cache.set_floor(
+        b"outdated", await writer.token() - 10**9 + OUTDATED_FORM
+    )  # a change has left our value there
+    keys = [b"theirs", b"ours", b"hash", b"absent", b"other", b"changed", b"outdated"]
     said = await writer.invalidate(keys, dict.fromkeys(keys, "json"), only_ours=set(keys) - {b"other"})
-    assert said == [SPARED, WRITTEN, FOREIGN, WRITTEN, WRITTEN, SPARED]
-    assert [await cache.get(key) for key in keys] == [b"{}", None, {b"f": b"1"}, None, None, b"{}"]
+    assert said == [SPARED, WRITTEN, FOREIGN, WRITTEN, WRITTEN, SPARED, WRITTEN]
+    assert [await cache.get(key) for key in keys] == [b"{}", None, {b"f": b"1"}, None, None, b"{}", None]
     assert await writer.invalidate([b"theirs"], {b"theirs": "json"}) == [WRITTEN]
     assert await cache.get(b"theirs") is None
 

@@ -20,7 +20,8 @@ end
 -- Why a value stays: the answer for its key. Nil if it goes.
 local function stays(key, form, newest, only_ours)
   if is_foreign(key, form, newest) then return FOREIGN end
-  if only_ours and form_of(newest) == '' and call('TYPE', key).ok ~= 'none' then return SPARED end
+  local ours = is_of_load(newest) or newest and sub(newest, -3) == OUTDATED_FORM
+  if only_ours and not ours and call('TYPE', key).ok ~= 'none' then return SPARED end
 end
 
 local function invalidate(key, floor, form, only_ours)

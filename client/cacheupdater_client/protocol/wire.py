@@ -88,6 +88,7 @@ _decode_more = msgspec.msgpack.Decoder(_More)
 _BASE64_HEADERS = (*(bytes([0xA0 + size]) for size in range(4, 32, 4)), b"\xd9", b"\xda", b"\xdb")
 _CHANGE_HEAD = bytes([VERSION, CHANGE])  # as every client encodes them
 _SET = {MARK: True}
+_TOKENS_NAME = TOKENS.encode()
 _FIVE_ELEMENTS = b"\x95"  # how a pack without tokens begins
 _READ_HEADS = frozenset([bytes([0x96, VERSION, TOUCH]), bytes([0x96, VERSION, MISS])])  # reads with tokens
 _URGENT_HEADS = frozenset([_CHANGE_HEAD, bytes([VERSION, MISS])])
@@ -153,9 +154,10 @@ def is_urgent(payload: bytes) -> bool:
 def as_announced(payload: bytes) -> bytes:
     """A pack of changes without tokens: only feeds give a change a time. Bytes that are no pack stay as they are.
 
-    For code that takes packs from any sender. Most packs are known by their first bytes to have no such tokens.
+    For code that takes packs from any sender. Most packs are known to have no such tokens by their first bytes, or because the
+    name stands nowhere.
     """
-    if payload[:1] == _FIVE_ELEMENTS or payload[:3] in _READ_HEADS:
+    if payload[:1] == _FIVE_ELEMENTS or payload[:3] in _READ_HEADS or _TOKENS_NAME not in payload:
         return payload
     try:
         pack = decode_pack(payload)

@@ -84,6 +84,9 @@ class Priced:
         self.loaded.append(loaded)
         self._inner.on_loaded(loaded, now)
 
+    def on_spared(self, keys: Sequence[bytes]) -> None:
+        self._inner.on_spared(keys)
+
     def tick(self, now: float) -> Sequence[bytes]:
         if self.quiet or now < self._next:
             return ()
@@ -141,6 +144,9 @@ class ByLot:
         return {key for key in keys if not self._play.is_fixed(key) and self._rng.random() < LIKELY}
 
     def on_loaded(self, loaded: Loaded, now: float) -> None:
+        """Nothing to learn."""
+
+    def on_spared(self, keys: Sequence[bytes]) -> None:
         """Nothing to learn."""
 
     def tick(self, now: float) -> Sequence[bytes]:

@@ -37,7 +37,9 @@ getrange substr getbit bitcount bitpos hget hmget hexists hstrlen hscan lrange l
 zrange zrevrange zscore zmscore zrank zrevrank zcount zlexcount zrangebyscore zrevrangebyscore zrangebylex
 """
 PART_OF_ALL = "sdiff sinter sunion zdiff zinter zunion pfcount"
-SETS = frozenset({"set", "setex", "psetex", "setnx", "getset", "hset", "mset", "msetnx"})  # put a value there
+SETS = frozenset(
+    {"set", "setex", "psetex", "setnx", "getset", "hset", "hsetnx", "mset", "msetnx"}
+)  # put a value there
 WRITE = """
 set setex psetex setnx getset getdel append setrange setbit incr incrby incrbyfloat decr decrby
 hset hsetnx hincrby hincrbyfloat hdel lpush rpush lpushx lpop rpop lset lrem ltrim linsert

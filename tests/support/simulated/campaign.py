@@ -77,12 +77,15 @@ def run_block(seeds, planted="", *, most_failures=5, fed=False):
 def first_failure(planted, breaks, *, within, begin=0):
     """The first seed at which this planted fault breaks this promise, how it does, and the number of schedules run until then.
 
-    Only schedules that the planted fault concerns are run and counted. AssertionError if `within` of them show nothing.
+    Only schedules that the planted fault concerns are run and counted. AssertionError if `within` of them show nothing, or if
+    the planted fault does not fit the code any more: each such schedule would run to its bitter end.
     """
     fault = PLANTED_FAULTS[planted]
     concerned = (seed for seed in count(begin) if fault().concerns(plan_of(seed, fed=fault.fed)))
     for number, seed in enumerate(islice(concerned, within), 1):
         outcome = run_seed(seed, planted, fed=fault.fed)
+        misfit = [each for each in outcome.violations if "TypeError(" in each]
+        assert not misfit, f"{planted!r} itself is out of date: {misfit[0]}"
         violations = [each for each in outcome.violations if each.startswith(breaks)]
         if violations:
             return seed, violations, number

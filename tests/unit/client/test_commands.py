@@ -36,7 +36,7 @@ def hints(*words, reply=None):
         (("GETDEL", "k"), b"v", CHANGE),
         (("DEL", "k"), 0, CHANGE),
         (("HSET", "k", "f", "v"), 1, SET),
-        (("HSETNX", "k", "f", "v"), 0, CHANGE),
+        (("HSETNX", "k", "f", "v"), 0, SET),
         (("APPEND", "k", "v"), 2, CHANGE),
     ],
 )

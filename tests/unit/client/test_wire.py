@@ -392,3 +392,4 @@ def test_the_old_name_of_the_module_says_the_same_for_one_release():
 
     assert old.encode_pack is encode_pack
     assert old.FrameReader is FrameReader
+    assert old.Mailbox is Mailbox

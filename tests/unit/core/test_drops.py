@@ -136,3 +136,42 @@ def test_of_merged_hints_all_changes_must_have_set_the_value(hints, spares, when
         assert list(story.engine.quarantine.keys) == [A]
 
     assert (invalidation.keys, set(invalidation.only_ours)) == ([A], {A} if spares else set())
+
+
+def waiting(story):
+    story.set_(A, at=0.0)
+    story.change(A, at=0.0)
+
+
+def behind_a_running_refresh(story):
+    story.miss(A, at=0.0)
+    story.start(0.0)
+    story.set_(A, at=0.1)
+    story.change(A, at=0.1)
+
+
+def behind_one_that_fails(story):
+    story.set_(A, at=0.0)
+    unit = story.start(0.0)
+    story.change(A, at=0.1)
+    story.fail(unit, 0.2, own=True)
+
+
+def behind_one_that_fails_for_the_last_time(story):
+    story.set_(A, at=0.0)
+    for at in range(5):
+        unit = story.start(3.0 * at)
+        if at == 4:
+            story.change(A, at=12.0)
+        story.fail(unit, 3.0 * at, own=True)
+
+
+@pytest.mark.parametrize(
+    "met", [waiting, behind_a_running_refresh, behind_one_that_fails, behind_one_that_fails_for_the_last_time]
+)
+def test_an_announced_change_that_has_met_a_set_is_not_forgotten_before_it(met):
+    """A crash would leave the set alone, and a set may spare an old value."""
+    story = Story()
+    met(story)
+
+    assert story.engine.cursor.finished() == []

@@ -8,7 +8,7 @@ import pytest
 from stories.engine import Story
 from stories.price import priced, source
 
-from cacheupdater.core.answers import ADOPTED, FOREIGN, UNCHANGED, WRITTEN
+from cacheupdater.core.answers import ADOPTED, FOREIGN, SPARED, UNCHANGED, WRITTEN
 from cacheupdater.core.bucket import Bucket
 from cacheupdater.core.hints import Hints, Kind
 from cacheupdater.core.keyspace import Keyspace
@@ -413,6 +413,35 @@ def test_price_learns_from_answers_that_a_key_changes():
     changing, static = table.state[table.find([A, B])]
 
     assert changing[0] / changing[1] > 20 * static[0] / static[1]
+
+
+@pytest.mark.parametrize("why", ["paused", "quarantined"])
+def test_what_was_spared_is_loaded_as_soon_as_it_may_be(why):
+    """The change was told, and its load never came. The value is there, so no miss asks for it either."""
+    story = Priced().known(A).at_price(1e-6)
+    for second in range(10):
+        story.touch(A, at=float(second))
+        story.refresh(float(second))
+    if why == "paused":
+        story.engine.pause(story.namespaces, 10.0)
+    else:
+        story.engine.quarantine.put(A, "poison", 10.0)
+    story.set_(A, at=11.0)
+    removal = story.step(11.0).invalidation
+    story.engine.on_invalidated(removal, [SPARED], 11.1)
+    if why == "paused":
+        story.engine.pause([], 12.0)
+    else:
+        story.engine.quarantine.forget(A)
+    began = next(at for at in range(1200, 7000, 10) if touched(story, at / 100))
+
+    assert began / 100 < 12.0 + 2.0
+
+
+def touched(story, at):
+    """Whether the key is loaded upon a touch at this time."""
+    story.touch(A, at=at)
+    return bool(story.refresh(at))
 
 
 def test_touches_are_paid_by_the_same_bucket_as_everything_else():

@@ -45,6 +45,14 @@ def test_a_message_that_is_no_pack_does_not_hold_up_the_cursor(story, observer):
     assert story.done == 3
 
 
+@pytest.mark.parametrize(("kind", "spares"), [(wire.CHANGE, False), (wire.SET, True)])
+def test_a_pack_of_sets_is_one_of_changes_that_have_just_set_their_values(story, observer, kind, spares):
+    story.engine.pause(story.namespaces, 0.0)
+    take(story, observer, pack(b"p:1", kind=kind))
+    removal = story.step(0.0).invalidation
+    assert (removal.keys, bool(removal.only_ours)) == ([b"p:1"], spares)
+
+
 def test_the_cursor_does_not_pass_what_came_before_a_message_that_is_no_pack(story, observer):
     take(story, observer, pack(b"p:1"), GARBAGE)
     assert story.done == 0

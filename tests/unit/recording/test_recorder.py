@@ -28,7 +28,8 @@ def test_touches_and_misses_are_reads_and_changes_are_not(recorder):
     recorder.offer(1, wire.encode_pack(wire.MISS, 0, [b"product:1"]))
     recorder.offer(1, wire.encode_pack(wire.CHANGE, 0, [b"product:1", b"product:2"]))
     assert recorder.reads == {PRODUCT: {b"product:1": 4}, BASKET: {b"basket:1": 1}}
-    assert recorder.announced == {PRODUCT: 2}
+    recorder.offer(1, wire.encode_pack(wire.SET, 0, [b"product:3"]))
+    assert recorder.announced == {PRODUCT: 3}
 
 
 async def test_what_is_nobodys_or_no_pack_is_counted(recorder):

@@ -16,7 +16,7 @@ from cacheupdater.service import purge
 from cacheupdater.service.purge import Purge
 from cacheupdater.testing.memory_depot import MemoryDepot, MemoryTables
 from cacheupdater.testing.memory_redis import MemoryRedis, MemoryWriter
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, encode_pack
+from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH, encode_pack
 
 _CONFIG = """\
 version: 1
@@ -78,16 +78,17 @@ def world(tmp_path):
 async def test_a_purge_removes_the_values_of_changed_keys_and_drops_all_packs(world):
     for number in range(4):
         world.redis.set(b"item:%d" % number, b'"old"')
-    await world.put(0, CHANGE, b"item:0", b"item:1")
+    await world.put(0, CHANGE, b"item:0")
+    await world.put(0, SET, b"item:1")
     await world.put(0, TOUCH, b"item:2")
     await world.put(2, MISS, b"item:3")
     await world.depot.put([(2, b"no pack")])
     done = await world.purge.run()
     assert (done.partitions, done.removals, done.kept) == (2, 2, {})
-    assert done.packs == {"changes": 1, "touches": 1, "misses": 1, "unreadable": 1}
+    assert done.packs == {"changes": 2, "touches": 1, "misses": 1, "unreadable": 1}
     assert [world.redis.get(b"item:%d" % number) for number in range(4)] == [None, None, b'"old"', b'"old"']
     assert await world.packs() == [0, 0, 0]
-    assert world.told[-1] == (4, 4)
+    assert world.told[-1] == (5, 5)
 
 
 async def test_a_load_that_began_before_the_purge_cannot_bring_the_old_value_back(world):
