@@ -68,7 +68,8 @@ def _page(said: Mapping[str, object]) -> Iterable[str]:
     keys = said["keys"]
     assert isinstance(keys, list)
     for each in keys:
-        times = f"since {number(each['since'])} s, for {number(each['left'])} s more"
+        until = f"for {number(each['left'])} s more" if each["left"] else "until its next hint"
+        times = f"since {number(each['since'])} s, {until}"
         yield f"{each['key']}  {each['namespace'] or '-'}  {times}: {each['error']}"
     if said["total"] != len(keys):
         yield f"and {int(str(said['total'])) - len(keys)} more"

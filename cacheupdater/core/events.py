@@ -81,7 +81,7 @@ EVENTS: Mapping[str, str] = {
     "reload_refused": "the configuration that was read last was refused, and the one before it still holds; a restart meets the file as it is",
     "state_not_saved": "the state file, which keeps what was learned, cannot be written",
     "worker_down": "this worker has ended and is started again",
-    "paused": "an operator has paused this namespace: nothing of it is loaded, and changes only remove their values",
+    "paused": "an operator has paused this namespace: nothing of it is loaded, and announced changes only remove their values",
     "pauses_unread": "which namespaces are paused cannot be read from Redis; what was known before still holds",
     "no_client": "no client has been connected for 30 s",
     "no_hint": "clients have been connected for 30 s, and none has ever sent a hint: their keys begin with no declared prefix",

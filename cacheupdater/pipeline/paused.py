@@ -86,6 +86,6 @@ class Paused:
 
 def _begun(name: str, pause: Pause) -> str:
     return (
-        f"{pause.by} has paused it: nothing of {name} is loaded, and changes only remove;"
+        f"{pause.by} has paused it: nothing of {name} is loaded, and announced changes only remove;"
         f" `cacheupdater resume {name}` ends that"
     )

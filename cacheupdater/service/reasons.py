@@ -172,7 +172,7 @@ def _loads_nothing(updater: Facts) -> bool:
 def _paused(name: str, paused: Facts) -> str:
     lasted = "" if paused["since"] is None else f" for {_lasted(paused['since'])}"
     return (
-        f"Namespace {name} is paused{lasted}, by {paused['by']}: nothing of it is loaded, and changes only remove;"
+        f"Namespace {name} is paused{lasted}, by {paused['by']}: nothing of it is loaded, and announced changes only remove;"
         f" `cacheupdater resume {name}` ends that."
     )
 

@@ -17,10 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import compress
-from operator import not_
-from typing import NamedTuple, TypeAlias
+from operator import itemgetter, not_
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 _Absent: TypeAlias = Callable[[object], bool]
 
@@ -67,6 +70,8 @@ _ONE, _TWO, _ALL = slice(1, 2), slice(1, 3), slice(1, None)
 _SECOND, _PAIRS, _BUT_LAST = slice(2, 3), slice(1, None, 2), slice(1, -1)
 
 COMMANDS: dict[object, Rule] = {}
+_CLEARING = frozenset({"DEL", "UNLINK"})  # as redis-py sends them
+_name = itemgetter(0)
 
 
 def _reads(names: str, keys: slice = _ONE, *, numkeys: int = 0, absent: _Absent | None = None) -> None:
@@ -100,12 +105,15 @@ COMMANDS["GEORADIUSBYMEMBER"] = Rule(writes=False, keys=_ONE, options=5)
 _writes("SET SETEX PSETEX SETNX GETSET HSET HMSET HSETNX HSETEX", change=SET)
 _writes("MSET MSETNX", _PAIRS, change=SET)
 _writes("MSETEX", _PAIRS, numkeys=1, change=SET)
+_writes("COPY", _SECOND, change=SET)
+_writes("RENAME RENAMENX", _TWO, change=SET)
+_writes("RESTORE", change=SET)
 _writes("GETDEL DELEX APPEND SETRANGE SETBIT BITFIELD")
 _writes("INCR INCRBY INCRBYFLOAT INCREX DECR DECRBY")
 _writes("DEL UNLINK", _ALL)
-_writes("RENAME RENAMENX SMOVE RPOPLPUSH BRPOPLPUSH LMOVE BLMOVE LMOVEM BLMOVEM", _TWO)
-_writes("COPY BITOP", _SECOND)
-_writes("RESTORE MOVE")
+_writes("SMOVE RPOPLPUSH BRPOPLPUSH LMOVE BLMOVE LMOVEM BLMOVEM", _TWO)
+_writes("BITOP", _SECOND)
+_writes("MOVE")
 _writes("HINCRBY HINCRBYFLOAT HDEL HGETDEL")
 COMMANDS["HIMPORT SET"] = COMMANDS["HSET"]  # one word to redis-py
 _writes("LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LSET LREM LTRIM LINSERT")
@@ -123,6 +131,35 @@ def rule_of(words: Sequence[object]) -> Rule | None:
     if rule is not None and rule.options and _stored(words, rule.options):
         return rule._replace(writes=True)
     return rule
+
+
+def cleared(queued: Mapping[int, Sequence[object]], replies: Sequence[object]) -> Collection[int]:
+    """The places of those DELs of a pipeline whose keys are set later in it. Such a DEL announces nothing: it makes room.
+
+    That is the usual way to put a hash in place of another one.
+    """
+    if _CLEARING.isdisjoint(map(_name, queued.values())):  # as nearly always
+        return ()
+    found: set[int] = set()
+    later: set[bytes | None] = set()
+    for at in sorted(queued, reverse=True):
+        words = queued[at]
+        rule = rule_of(words)
+        if rule is None or at >= len(replies) or isinstance(replies[at], Exception):
+            continue
+        if words[0] in _CLEARING and later.issuperset(map(_spelled, rule.keys_of(words))):
+            found.add(at)
+        elif rule.writes and rule.change == SET:
+            later.update(map(_spelled, rule.keys_of(words)))
+            later.discard(None)
+    return found
+
+
+def _spelled(key: object) -> bytes | None:
+    """The key as it is sent, so that text and bytes are the same key; None for a type that must not be touched here."""
+    if isinstance(key, bytes):
+        return key
+    return str(key).encode("utf-8", "surrogatepass") if isinstance(key, str | int | float) else None
 
 
 def hints_of(words: Sequence[object], reply: object) -> Sequence[tuple[int, Sequence[object]]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from redis.exceptions import CrossSlotTransactionError, ResponseError, WatchError
 
-from cacheupdater_client.commands import hints_of, rule_of
+from cacheupdater_client.commands import cleared, hints_of, rule_of
 from cacheupdater_client.guard import fault
 from cacheupdater_client.protocol.wire import CHANGE
 
@@ -155,10 +155,13 @@ def done(pipe: Any, queued: dict[int, Words], replies: object) -> None:
     """The pipeline was executed. If a user's class returns no replies, all that it may have written counts as changed."""
     hints: Hints = pipe._hints  # noqa: SLF001  see above
     try:
-        for at, words in queued.items():
-            if not isinstance(replies, (list, tuple)):
+        if not isinstance(replies, (list, tuple)):
+            for words in queued.values():
                 interrupted(hints, words)
-            elif at < len(replies):
+            return
+        silent = cleared(queued, replies)
+        for at, words in queued.items():
+            if at < len(replies) and at not in silent:
                 returned(hints, words, replies[at])
     except Exception:  # noqa: BLE001  the guard
         fault()

@@ -596,6 +596,7 @@ READS = {  # and whether a reply shows that the key is absent
     "exists": lambda reply: reply == 0, "smembers": lambda reply: len(reply) == 0, "hget": None, "lrange": None, "sismember": None,
 }  # fmt: skip
 WRITES = ["set", "hset", "lpush", "sadd", "incr", "append", "delete", "unlink", "getdel"]
+CLEARS, SETS = {"delete", "unlink"}, {"set", "hset"}
 REST = {"hget": ["f"], "lrange": [0, -1], "sismember": ["m"], "set": [1], "hset": ["f", "v"], "lpush": ["x"], "sadd": ["m"], "append": ["x"]}  # fmt: skip
 
 
@@ -656,6 +657,16 @@ def hint_of(name, key, reply):
     return [(MISS if absent and absent(reply) else TOUCH, encoded(key))]
 
 
+def is_set_after(at, commands, replies):
+    """Whether a later command of a pipeline sets the key that this one deletes."""
+    key = encoded(commands[at][1])
+    later = zip(commands[at + 1 :], replies[at + 1 :], strict=True)
+    return any(
+        name in SETS and encoded(other) == key and not isinstance(each, Exception)
+        for (name, other, *_), each in later
+    )
+
+
 def hints_of_all(program, replies):
     """The model: what these replies to this program should have left."""
     hints = Counter()
@@ -670,8 +681,9 @@ def hints_of_all(program, replies):
         elif name in {"pipe", "transaction"} and isinstance(reply, Exception):  # may have been done
             hints.update((CHANGE, encoded(key)) for command, key, *_ in args[0] if command in WRITES)
         elif name in {"pipe", "transaction"}:
-            for (command, key, *_), each in zip(args[0], reply, strict=True):
-                hints.update(hint_of(command, key, each))
+            for at, ((command, key, *_), each) in enumerate(zip(args[0], reply, strict=True)):
+                if not (command in CLEARS and is_set_after(at, args[0], reply)):
+                    hints.update(hint_of(command, key, each))
         elif name != "mget_nonatomic":
             hints.update(hint_of(name, args[0], reply))
     return hints

@@ -174,6 +174,13 @@ def test_what_a_reader_fills_stays_while_nothing_loads_its_key(
         eventually(lambda: not updater.metric("pending"))
         assert json.loads(plain.get("part:7")) == {"id": 7, "part": 8}
 
+        dropped = updater.metric("dropped_total", reason=why)
+        with client.pipeline() as pipe:
+            pipe.delete("part:7").set("part:7", '{"id":7,"part":9}', ex=900).execute()
+        eventually(lambda: updater.metric("dropped_total", reason=why) > dropped)
+        eventually(lambda: not updater.metric("pending"))
+        assert json.loads(plain.get("part:7")) == {"id": 7, "part": 9}
+
         client.append("part:7", " ")  # nobody has put a new value there, so what stands may be old
         eventually(lambda: plain.get("part:7") is None)
 

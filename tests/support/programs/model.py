@@ -38,8 +38,9 @@ zrange zrevrange zscore zmscore zrank zrevrank zcount zlexcount zrangebyscore zr
 """
 PART_OF_ALL = "sdiff sinter sunion zdiff zinter zunion pfcount"
 SETS = frozenset(
-    {"set", "setex", "psetex", "setnx", "getset", "hset", "hsetnx", "mset", "msetnx"}
-)  # put a value there
+    "set setex psetex setnx getset hset hsetnx mset msetnx rename renamenx copy restore".split()  # noqa: SIM905  as the lists here
+)
+"""Those that put a value where there was none."""
 WRITE = """
 set setex psetex setnx getset getdel append setrange setbit incr incrby incrbyfloat decr decrby
 hset hsetnx hincrby hincrbyfloat hdel lpush rpush lpushx lpop rpop lset lrem ltrim linsert
@@ -75,9 +76,23 @@ def _of_queue(commands: Sequence[Command], facts: Sequence[Fact], *, raises: boo
     """If `execute` raises, the application sees no reply: each write counts as done, and no read as answered."""
     if raises and any(fact.failed for fact in facts):
         return [hint for command in commands for hint in _done(command)]
+    done = list(zip(commands, facts, strict=True))
     return [
-        hint for command, fact in zip(commands, facts, strict=True) for hint in _of_command(command, fact)
+        hint
+        for at, (command, fact) in enumerate(done)
+        if not _only_clears(command, done[at + 1 :])
+        for hint in _of_command(command, fact)
     ]
+
+
+def _only_clears(command: Command, later: Sequence[tuple[Command, Fact]]) -> bool:
+    """Whether a pipeline deletes keys and sets all of them again."""
+    if spoken(command)[0] not in {"delete", "del", "unlink"}:
+        return False
+    again = {
+        key for each, fact in later if spoken(each)[0] in SETS and not fact.failed for key in written(each)
+    }
+    return again.issuperset(written(command))
 
 
 def _done(command: Command) -> list[Hint]:

@@ -62,6 +62,11 @@ def test_the_list_has_a_line_per_key_and_says_what_is_not_shown(updater, run):
     assert more == "and 2 more"
 
 
+def test_a_key_whose_time_is_over_waits_for_its_next_hint(updater, run):
+    updater.answers = [{"keys": [KEY | {"left": 0.0}], "total": 1}]
+    assert "  since 5 s, until its next hint: ValueError" in run("list")[1]
+
+
 def test_an_empty_list_says_so(updater, run):
     updater.answers = [{"keys": [], "total": 0}]
     assert run("list") == (0, "no key is in quarantine\n", "")

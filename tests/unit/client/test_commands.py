@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from redis.exceptions import ResponseError
 
-from cacheupdater_client.commands import hints_of
+from cacheupdater_client.commands import cleared, hints_of
 from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH
 
 
@@ -88,7 +89,7 @@ def test_command_about_no_value_leaves_nothing(words):
 
 def test_write_of_several_keys_changes_each():
     assert hints("MSET", "a", 1, "b", 2) == {(SET, "a"), (SET, "b")}
-    assert hints("RENAME", "a", "b") == {(CHANGE, "a"), (CHANGE, "b")}
+    assert hints("RENAME", "a", "b") == {(SET, "a"), (SET, "b")}
     assert hints("BITOP", "AND", "d", "a", "b") == {(CHANGE, "d")}
     assert hints("LMPOP", 2, "a", "b", "LEFT") == {(CHANGE, "a"), (CHANGE, "b")}
     assert hints("MSETEX", 2, "a", 1, "b", 2, "EX", 5) == {(SET, "a"), (SET, "b")}
@@ -101,3 +102,31 @@ def test_command_that_may_store_reads_its_key_or_writes_another(read):
     assert hints(*read, reply=[]) == {(TOUCH, "k")}
     assert hints(*read, b"store", "d", reply=0) == {(CHANGE, "d")}
     assert hints(*read, "STORE", "store", reply=0) == {(CHANGE, "store")}
+
+
+FIELDS = ("HSET", "k", "f", "v")
+
+
+@pytest.mark.parametrize(
+    ("commands", "places"),
+    [
+        ([("DEL", "k"), FIELDS], {0}),
+        ([("UNLINK", b"k"), ("GET", "x"), ("SET", "k", "v")], {0}),
+        ([("DEL", 7, "k"), ("MSET", "7", 1, "k", 2)], {0}),
+        ([("DEL", "k"), FIELDS, ("DEL", "k")], {0}),
+        ([FIELDS, ("DEL", "k")], set()),
+        ([("DEL", "k", "x"), FIELDS], set()),
+        ([("DEL", "k"), ("HINCRBY", "k", "f", 1)], set()),
+        ([("DEL", "k"), ("SET", bytearray(b"k"), "v")], set()),
+        ([("DEL", bytearray(b"k")), ("SET", bytearray(b"k"), "v")], set()),
+        ([("DEL", "k"), ("PING",)], set()),
+    ],
+)
+def test_a_del_in_a_pipeline_whose_key_is_set_later_in_it_only_makes_room(commands, places):
+    assert set(cleared(dict(enumerate(commands)), [1] * len(commands))) == places
+
+
+def test_a_del_whose_key_could_not_be_set_later_still_announces():
+    queued = {0: ("DEL", "k"), 1: FIELDS}
+    assert not cleared(queued, [1, ResponseError("OOM")])
+    assert not cleared(queued, [1])

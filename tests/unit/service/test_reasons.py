@@ -144,7 +144,7 @@ def test_a_pause_is_told_once_with_whom_and_the_command_that_ends_it():
     for since, lasted in ((60.0, " for 60.0 s"), (None, "")):
         text = said(updater={"paused": {"by": "ann@host", "since": since}, "troubles": [told]})
         assert text.startswith(
-            f"Namespace product is paused{lasted}, by ann@host: nothing of it is loaded, and changes only remove;"
+            f"Namespace product is paused{lasted}, by ann@host: nothing of it is loaded, and announced changes only remove;"
             " `cacheupdater resume product` ends that."
         )
         assert "Trouble" not in text
