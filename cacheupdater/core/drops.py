@@ -2,9 +2,9 @@
 
 The schedule drops what has waited too long, what a full backlog gives up, and what is paused; quarantine bars keys that fail
 by themselves. The engine asks for both accounts. Nothing loads a paused or barred key for long, so its readers fill it
-themselves. A SET is a change too, and must not remove what it has just written: each read would ask the database. So a change
-that is marked as set then removes only what a load of ours has written. A change that somebody has announced removes any value,
-and so does each change that is dropped for another reason. Lives as long as its engine.
+themselves. Their SET is a change, too. If it removed what it has just written, each read would ask the database. So while a key
+is paused or barred, a change that is marked as set removes only what a load of ours has written. A change that somebody has
+announced removes any value, and so does each change that is dropped for another reason. Lives as long as its engine.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Kind(IntEnum):
 
 
 KIND_OF = (Kind.TOUCH, Kind.MISS, Kind.CHANGE, Kind.CHANGE)
-"""By the kind of a pack, of which the last is `SET`: a change that is marked."""
+"""By the kind of a pack. The last kind is `SET`, a change that is marked."""
 
 
 READS_MAX = 30_000

@@ -5,8 +5,8 @@ whole key is absent. Some answers do not show it, because an existing key may gi
 hashes lack the fields that are NULL), for a range past its end, for a value that is not a member. Such a read leaves a
 touch: a miss asks for a load at once, and would ask again with each such answer. A write leaves a change, whatever its
 answer: a DEL that found nothing may still announce that the row has changed. A SET is a change too, for what it puts there may
-be old. It and its like are marked, also where NX has kept what was there: they announce nothing, and if the key cannot be
-loaded, what is there may stay.
+be old. SET and its like are marked, also where NX has kept what was there. A marked command announces nothing, so if the key
+cannot be loaded, the value may stay.
 
 Not in the table: commands about a key rather than its value (TTL, TYPE, OBJECT, EXPIRE: the next refresh sets the ttl
 anyway), streams, arrays, scripts and modules (the updater writes strings and hashes), keyspace commands (SCAN, KEYS). The
@@ -136,7 +136,7 @@ def rule_of(words: Sequence[object]) -> Rule | None:
 def cleared(queued: Mapping[int, Sequence[object]], replies: Sequence[object]) -> Collection[int]:
     """The places of those DELs of a pipeline whose keys are set later in it. Such a DEL announces nothing: it makes room.
 
-    That is the usual way to put a hash in place of another one.
+    Applications replace a hash so, for HSET alone would leave old fields there.
     """
     if _CLEARING.isdisjoint(map(_name, queued.values())):  # as nearly always
         return ()
