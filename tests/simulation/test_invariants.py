@@ -35,8 +35,9 @@ from simulated.plan import draw
 from simulated.served import Served
 
 from cacheupdater.core.answers import Result
+from cacheupdater.core.hints import KIND_OF
 from cacheupdater.core.slots import Slots
-from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH
+from cacheupdater_client.protocol.wire import CHANGE, MISS, SET, TOUCH
 
 KEY = b"a:1"
 OWNER = Owner("updater1", 0, 1)
@@ -76,7 +77,7 @@ def refresh(seen, began, *, owner=OWNER, keys=(KEY,), version=1, result=Result.W
 
 def hint(seen, at, kind):
     """A pack on the queue that its owner has read at once."""
-    one = Hint(at, 0, len(seen.hints), kind, (KEY,))
+    one = Hint(at, 0, len(seen.hints), KIND_OF[kind], (KEY,), is_set=kind == SET)
     seen.hints.append(one)
     seen.intakes.append(Intake(at, OWNER, one))
 
@@ -282,6 +283,20 @@ def test_s2_knows_that_a_value_written_through_announces_no_later_change(seen):
     seen.cache.append(CacheEvent(1.2, KEY, "set_through", 2, begun=0.9, covers=1.0))
     world = at_rest(seen, b"2")
     world.changes.append(Change(KEY, 1.0, "write_through", fenced=1.2, covers=1.0))
+    assert not invariants.s2_at_rest_empty_or_equal(world)
+    hint(seen, 1.3, CHANGE)
+    assert invariants.s2_at_rest_empty_or_equal(world)
+
+
+def test_s2_takes_a_set_for_an_announcement_unless_its_value_was_spared(seen):
+    """Nothing loads a paused key, and its value is the application's own. Who changed its row after that has to say so."""
+    rows(seen, (0.0, 1), (1.0, 2), (1.1, 3))
+    seen.cache.append(CacheEvent(1.2, KEY, "set_through", 2, begun=0.9, covers=1.0))
+    hint(seen, 1.3, SET)
+    seen.drops += [Drop(1.2, OWNER, KEY, "paused"), Drop(1.4, OWNER, KEY, "aged")]
+    world = at_rest(seen, b"2")
+    assert invariants.s2_at_rest_empty_or_equal(world)
+    seen.drops.append(Drop(1.3, OWNER, KEY, "paused"))
     assert not invariants.s2_at_rest_empty_or_equal(world)
     hint(seen, 1.3, CHANGE)
     assert invariants.s2_at_rest_empty_or_equal(world)

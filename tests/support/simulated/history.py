@@ -38,6 +38,7 @@ class Hint(NamedTuple):
     kind: int
     keys: tuple
     topic: int = 0  # how often the topic had begun anew by then
+    is_set: bool = False  # of changes: commands had just set these values
 
 
 class Intake(NamedTuple):

@@ -19,6 +19,7 @@ from simulated.database import is_of, superseded_at
 from simulated.served import BLINK, Served
 
 KIND = ("touch", "miss", "change")
+SPARING = {"paused", "quarantined"}  # reasons of drops that spare what the application itself has set
 DROPPED = "dropped"
 
 
@@ -162,7 +163,8 @@ def s2_at_rest_empty_or_equal(world):
 def is_announced(world, key, at):
     """Whether an acknowledged invalidation or write_through, or an accepted hint, has announced a change.
 
-    A hint alone is not enough if loads read a replica, for it has no hold-off. Nor is a hint that vanished from the queue.
+    A hint alone is not enough if loads read a replica, for it has no hold-off. Nor is a hint that vanished from the queue, nor
+    one of a command that set the value, if it was dropped for a pause or a quarantine: such a value stays until the next load.
     """
     if any(change.key == key and change.covers >= at for change in world.changes):
         return True
@@ -171,8 +173,13 @@ def is_announced(world, key, at):
         and hint.at >= at
         and key in hint.keys
         and not any(expired.covers(hint) for expired in world.seen.expired)
+        and not (hint.is_set and _is_spared(world.seen, hint, key))
         for hint in world.seen.hints
     )
+
+
+def _is_spared(seen, hint, key):
+    return any(d.key == key and d.at >= hint.at and d.reason in SPARING for d in seen.drops)
 
 
 def _is_refreshed(seen, key, at):

@@ -9,11 +9,10 @@ from __future__ import annotations
 from math import inf
 
 from cacheupdater.adapters.queue_memory import MemoryQueue
-from cacheupdater.core.hints import KIND_OF
 from cacheupdater.errors import Unavailable
 from cacheupdater_client.protocol import wire
-from simulated.history import CommitCall, Expired, Hint, Intake, Owner
-from simulated.topic import KIND
+from simulated.history import CommitCall, Expired, Intake, Owner
+from simulated.topic import KIND, a_hint
 
 
 class MemoryQueues:
@@ -98,12 +97,10 @@ class MemoryConsumer:
 
     def _note(self, partition, message, owner):
         seen, pack = self._world.seen, wire.decode_pack(message.payload)
-        hint = Hint(
-            seen.clock(), partition, message.offset, KIND_OF[pack.kind], tuple(pack.keys), self._topic
-        )
+        hint = a_hint(seen.clock(), partition, message.offset, pack, self._topic)
         seen.hints.append(hint)
         seen.intakes.append(Intake(seen.clock(), owner, hint))
-        seen.note(self.name, "reads", partition, message.offset, KIND[KIND_OF[pack.kind]], *pack.keys)
+        seen.note(self.name, "reads", partition, message.offset, KIND[pack.kind], *pack.keys)
 
     async def commit(self, partition, *, epoch, done, finished=()):
         self._process.check()

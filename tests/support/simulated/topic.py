@@ -16,9 +16,15 @@ from simulated.history import OWNED, CommitCall, Expired, HandOver, Hint, Intake
 
 SESSION_S = 0.4  # a silent member is given up after this
 SLOW_S = (0.05, 0.6)
-KIND = ("touch", "miss", "change")
+KIND = ("touch", "miss", "change", "set")
 FORGOTTEN = None  # in the place of a record
 TICK = 1e-6  # keeps two messages on one connection in order
+
+
+def a_hint(at, partition, offset, pack, topic):
+    """A pack, as the history keeps it."""
+    is_set = pack.kind == wire.SET
+    return Hint(at, partition, offset, KIND_OF[pack.kind], tuple(pack.keys), topic, is_set)
 
 
 class Topic:
@@ -46,9 +52,9 @@ class Topic:
         except wire.Malformed:
             hint = None
         else:
-            hint = Hint(seen.clock(), partition, len(log), KIND_OF[pack.kind], tuple(pack.keys), self.number)
+            hint = a_hint(seen.clock(), partition, len(log), pack, self.number)
             seen.hints.append(hint)
-            seen.note("queued", partition, len(log), KIND[KIND_OF[pack.kind]], *pack.keys)
+            seen.note("queued", partition, len(log), KIND[pack.kind], *pack.keys)
         log.append((payload, hint))
         self._wake()
 
@@ -58,14 +64,10 @@ class Topic:
         first = len(log)
         for payload in payloads:
             pack, offset = wire.decode_pack(payload), len(log)
-            hint = Hint(
-                seen.clock(), owner.partition, offset, KIND_OF[pack.kind], tuple(pack.keys), self.number
-            )
+            hint = a_hint(seen.clock(), owner.partition, offset, pack, self.number)
             seen.put_back[hint] = owner
             self._world.faults.fired["put_back"] += 1
-            seen.note(
-                owner.process, "puts back", owner.partition, offset, KIND[KIND_OF[pack.kind]], *pack.keys
-            )
+            seen.note(owner.process, "puts back", owner.partition, offset, KIND[pack.kind], *pack.keys)
             log.append((payload, hint))
         self._wake()
         return range(first, len(log))
