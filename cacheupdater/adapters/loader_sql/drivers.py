@@ -104,6 +104,8 @@ class PostgreSql(Driver):
         UUID: Uuid,
     }
     _CANCELLED = "57014"  # by the statement timeout, or by a person
+    # asyncpg's word if the server has said its last one, and the end of the connection is late; it has no code
+    _CONFUSED = "InternalClientError"
     # connection lost, out of resources, shutting down or cancelled, disk, serialization and deadlock, lock timeout,
     # wrong password or database: errors for which the keys of one unit are not to blame
     _UNAVAILABLE = ("08", "53", "57", "58", "40", "55P03", "28", "3D")
@@ -158,7 +160,7 @@ class PostgreSql(Driver):
         what = _what(own, code, safe_errors.of_postgres(own, code, connecting=connecting))
         # asyncpg has one type for a lost connection and for a value that it cannot send, and quotes the value
         gone = not isinstance(own, ValueError) and "connection" in str(own).lower()
-        broken = isinstance(own, OSError | EOFError) or gone
+        broken = isinstance(own, OSError | EOFError) or gone or type(own).__name__ == self._CONFUSED
         if code == self._CANCELLED and not connecting:
             return TimedOut(f"the database has ended the statement: {what}")
         if code.startswith(self._UNAVAILABLE) or (not code and broken):

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from cacheupdater.adapters.loader_sql import SqlSource
 from cacheupdater.adapters.loader_sql.drivers import Driver, PostgreSql, Sqlite
-from cacheupdater.errors import Unreached
+from cacheupdater.errors import Unavailable, Unreached
 
 CANARY = "c4n4ry"
 STATEMENT = "SELECT id, nonesuch FROM products WHERE id = ANY($1)"
@@ -94,6 +94,20 @@ def test_no_error_of_asyncpg_itself_quotes_anything():
         assert CANARY not in str(PostgreSql().translated(wrapped(own)))
         assert kind.__name__ in str(PostgreSql().translated(own, connecting=True))
         assert CANARY not in str(PostgreSql().translated(own, connecting=True))
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
+        asyncpg.InterfaceError("connection is closed"),
+        asyncpg.InternalClientError("got result for unknown protocol state 3"),
+        ConnectionResetError(),
+    ],
+    ids=lambda own: type(own).__name__,
+)
+def test_keys_are_not_to_blame_for_a_server_that_goes_away(own):
+    assert type(PostgreSql().translated(wrapped(own))) is Unavailable
 
 
 @pytest.mark.parametrize(
