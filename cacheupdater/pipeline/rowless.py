@@ -3,7 +3,8 @@
 A wrong database, or a user who may not see the rows, answers "absent" for every key. The mass-deletion brake would believe it for
 the first keys. So as long as `judging` has no verdict on a namespace, and the patience of the verdict is over, the partition asks
 here before it writes. A value of ours whose key was changed is removed all the same, for somebody has announced that. An
-application may cache that a row is absent: a value that says so does not stay, and nobody is warned. Nothing is kept between calls.
+application may cache that a row is absent: the script leaves a value that says so, so it does not count here, and nobody is
+warned. Nothing is kept between calls.
 """
 
 from __future__ import annotations

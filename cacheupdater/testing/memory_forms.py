@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from cacheupdater.core import kinds
 from cacheupdater_client.protocol import fence
 from cacheupdater_client.protocol.dogpile import UNDATED, payload_of
 from cacheupdater_client.protocol.pickles import is_of_cachelib, is_pickle, is_pickle_or_integer
@@ -59,6 +60,14 @@ def is_foreign(held: Held | None, form: fence.Form, floor: int | None) -> bool:
     if wrote is None:
         return not _reads(_WHOLES, form, held)
     return not (_reads(_SHAPES, form, held) or _reads(_SHAPES, wrote, held))
+
+
+def says_nothing(held: Held | None, form: fence.Form, floor: int | None) -> bool:
+    """Whether a value that no load of ours has written says by itself that there is no row. No text says so, for rows have empty
+    texts."""
+    if not isinstance(held, bytes) or form not in _WHOLES or (floor is not None and fence.is_of_load(floor)):
+        return False
+    return kinds.says_nothing(form, held)
 
 
 def dated(value: bytes, token: int) -> bytes:

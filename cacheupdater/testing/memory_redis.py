@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.ports import Found
-from cacheupdater.testing.memory_forms import Held, Other, dated, is_foreign
+from cacheupdater.testing.memory_forms import Held, Other, dated, is_foreign, says_nothing
 from cacheupdater_client.protocol import fence, lease
 from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.fence import CLOCK_STEP_S, LOAD_AGE_S, NO_FORMS, Outcome, Refused
@@ -153,7 +153,8 @@ class MemoryRedis:
 
     def _is_disputed(self, key: bytes, floor: int | None, form: fence.Form) -> bool:
         """Whether this load of an absent row is the second one in a row that finds a value, or comes after such a one."""
-        if is_foreign(self.get(key), form, floor):
+        held = self.get(key)
+        if is_foreign(held, form, floor) or says_nothing(held, form, floor):
             return False
         last = None if floor is None else floor % 1000
         return last == fence.DISPUTED_FORM or (last == fence.ABSENT_FORM and self.get(key) is not None)
@@ -174,6 +175,8 @@ class MemoryRedis:
         if form and old not in (None, value) and is_foreign(old, form, self.floor(key)):
             return fence.FOREIGN
         if value is None:
+            if form and says_nothing(old, form, self.floor(key)):
+                return fence.UNCHANGED
             self.delete(key)
             return fence.WRITTEN
         same = old == value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from math import inf
 from time import monotonic
 
@@ -229,6 +230,85 @@ async def test_write_replaces_a_value_of_another_type_when_told_to(cache, writer
 PICKLE = b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x02id\x94K\x07s."
 
 
+def _pickles(*values):
+    return [pickle.dumps(each, protocol) for each in values for protocol in (2, 3, 4, 5)]
+
+
+DATED = b'{"ct": 0, "v": 2}|'
+NOTHINGS = _pickles(None, [], {}, (), "")
+SAY_NOTHING = {
+    "json": (b"null", b"[]", b" {} ", b'""'),
+    "msgpack": (b"\xc0", b"\x90", b"\x80", b"\xa0"),
+    "pickle": NOTHINGS,
+    "cachelib": [b"!" + each for each in NOTHINGS],
+    "dogpile": [DATED + each for each in NOTHINGS],
+    "dogpile-json": [DATED + b"[]"],
+}
+SAY_SOMETHING = {
+    "json": (b"0", b"false", b"[null]", b'{"id":null}', b'"null"', b'"[]"'),
+    "msgpack": (b"\x00", b"\xc2", b"\x91\xc0"),
+    "pickle": (b"0", *_pickles([None], {"id": 7}, " ", 0)),
+    "cachelib": (b"0", b"!" + pickle.dumps([0])),
+    "dogpile": [DATED + each for each in _pickles([None], 0)],
+    "dogpile-json": [DATED + b"[0]"],
+    "string": (b"", b"null", b"[]"),
+    "type": (b"",),
+}
+ROWS = {
+    "json": b"[1]",
+    "msgpack": b"\x91\x01",
+    "pickle": PICKLE,
+    "cachelib": b"!" + PICKLE,
+    "dogpile": DATED + PICKLE,
+    "dogpile-json": DATED + b"[1]",
+}
+
+
+@pytest.mark.parametrize("form", SAY_NOTHING)
+async def test_a_value_that_says_itself_that_there_is_no_row_stays_while_there_is_none(cache, writer, form):
+    """An application may cache that, as an empty list of orders. Without the value, each of its reads would go to the database."""
+    held = {b"k%d" % at: value for at, value in enumerate(SAY_NOTHING[form])}
+    for key, value in held.items():
+        await cache.set(key, value)
+        await cache.expire(key, 5 * HOUR_MS)
+    nothing = [Entry(key, None, HOUR_MS) for key in held]
+    for _ in range(3):
+        assert await writer.write(await writer.token(), nothing, form=form) == [UNCHANGED] * len(held)
+        assert {key: await cache.get(key) for key in held} == held
+        assert min([await cache.ttl_ms(key) for key in held]) > 4 * HOUR_MS
+    rows = [Entry(key, ROWS[form], HOUR_MS) for key in held]
+    assert await writer.write(await writer.token(), rows, form=form) == [ADOPTED] * len(held)
+    assert await writer.write(await writer.token(), nothing, form=form) == [WRITTEN] * len(held)
+    assert [await cache.get(key) for key in held] == [None] * len(held)
+
+
+@pytest.mark.parametrize("form", SAY_SOMETHING)
+async def test_any_other_value_without_a_row_goes(cache, writer, form):
+    held = {b"k%d" % at: value for at, value in enumerate(SAY_SOMETHING[form])}
+    for key, value in held.items():
+        await cache.set(key, value)
+    nothing = [Entry(key, None, HOUR_MS) for key in held]
+    assert await writer.write(await writer.token(), nothing, form=form) == [WRITTEN] * len(held)
+    assert [await cache.get(key) for key in held] == [None] * len(held)
+
+
+async def test_an_empty_value_of_a_load_goes_with_its_row(cache, writer):
+    """A declared value may be an empty list although its row is there."""
+    for value in (b"[]", None):
+        [answer] = await writer.write(await writer.token(), [Entry(b"k", value, HOUR_MS)], form="json")
+        assert answer == WRITTEN
+    assert await cache.get(b"k") is None
+
+
+async def test_a_stale_load_leaves_such_a_value_too(cache, writer):
+    early = await writer.token()
+    await writer.invalidate([b"k"])
+    await cache.set(b"k", b"[]")
+    [answer] = await writer.write(early, [Entry(b"k", None, HOUR_MS)], form="json")
+    assert answer.result is Result.REFUSED
+    assert await cache.get(b"k") == b"[]"
+
+
 async def test_write_and_removal_leave_what_is_foreign_and_serve_the_neighbours(cache, writer):
     await cache.set(b"theirs", PICKLE)
     await cache.set(b"hash", {b"f": b"1"})
@@ -286,7 +366,6 @@ async def test_write_replaces_what_is_foreign_when_told_to(cache, writer):
 
 
 THEIRS, OURS = b'{"id": 7, "price": 8.90}', b'{"price":8.9,"id":7}'  # one row in two spellings
-DATED = b'{"ct": 0, "v": 2}|'
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,27 @@ def start(redis_url, pg_url):
         updaters.close()
 
 
+@pytest.fixture
+def start_orders(redis_url, pg_url):
+    with tempfile.TemporaryDirectory(prefix="cacheupdater-") as folder, Database(pg_url) as database:
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY, user_id int, total int)")
+        database.execute("INSERT INTO orders SELECT n, n, n FROM generate_series(1, 20) n")
+        orders = {
+            "key": "orders:{user_id:int}",
+            "load": {
+                "sql": "SELECT user_id, id, total FROM orders WHERE user_id IN :user_id",
+                "source": "main",
+                "rows": "many",
+            },
+            "value": {"columns": ["id", "total"]},
+            "refresh": {"every": "200ms"},
+        }
+        sources = {"main": {"url": pg_url, "budget": "5000/s"}}
+        updaters = Updaters(Path(folder))
+        yield updaters.start(config(redis_url, sources, {"orders": orders})), database
+        updaters.close()
+
+
 class Shop:
     """An application that reads through Redis, and fills each key that it misses."""
 
@@ -111,3 +132,28 @@ def test_a_statement_that_leaves_some_rows_out_costs_the_application_each_value_
         eventually(lambda: (shop.read_all(1), shop.missed >= 2 * len(ROWS) // 3)[1])
         shop.read_all(100)
     assert shop.missed == 2 * len(ROWS) // 3
+
+
+def test_an_empty_list_that_the_application_has_cached_stays_until_there_is_a_row(start_orders, plain):
+    """Stock code caches `[]` for a user without orders. It had been removed at each look, so the database paid each read."""
+    updater, database = start_orders
+    for n in range(1, 41):
+        plain.set(f"orders:{n}", json.dumps([{"id": n, "total": n}] if n <= 20 else []), ex=600)
+    keys = [b"orders:%d" % n for n in range(1, 41)]
+    with HintPeer(updater.socket) as peer:
+        eventually(
+            lambda: (
+                peer.hint(TOUCH, *keys),
+                updater.metric("refreshes_total", result="unchanged") >= 5 * len(keys),
+            )[1]
+        )
+        assert [plain.get(f"orders:{n}") for n in range(21, 41)] == [b"[]"] * 20
+        database.execute("INSERT INTO orders VALUES (99, 30, 5)")
+        eventually(
+            lambda: (
+                peer.hint(TOUCH, b"orders:30"),
+                json.loads(plain.get("orders:30")) == [{"id": 99, "total": 5}],
+            )[1]
+        )
+    assert not updater.metric("refreshes_total", result="foreign")
+    assert not updater.metric("refreshes_total", result="braked")

@@ -276,11 +276,48 @@ local function put_hash(key, ttl, first, last, form, newest)
   return there and over(newest, WRITTEN) or WRITTEN
 end
 
--- An absent row removes the value. It also removes the next one, which a slow reader may have written late. A value that is
--- written after that stays, for a ttl of ours at the most. Also returns the form of the floor.
+-- A value that is null or empty says itself that there is no row. Words of one text, for a table would be made in each run.
+local EMPTY_JSON = ' null [] {} "" '
+local EMPTY_MSGPACK = '\128\144\160\192'
+local EMPTY_PICKLES = ' N. ). ]\148. }\148. \140\0\148. ]q\0. }q\0. X\0\0\0\0q\0. '
+local FRAME, FRAME_BYTES = 149, 9
+
+local function is_empty_pickle(value, at)
+  local said = sub(value, at + 2)   -- behind the protocol
+  if byte(said, 1) == FRAME then said = sub(said, FRAME_BYTES + 1) end
+  return string.find(EMPTY_PICKLES, ' ' .. said .. ' ', 1, true)
+end
+
+-- For values that are not foreign. No string says so, for a row may hold an empty text.
+local says_nothing
+function says_nothing(form, value)
+  if #value > SCALAR_MAX then return false end
+  if form == 'm' then return #value == 1 and string.find(EMPTY_MSGPACK, value, 1, true) end
+  if form == 'p' then return is_pickle_at(value, 1) and is_empty_pickle(value, 1) end
+  if form == 'c' then return is_pickle_at(value, 2) and is_empty_pickle(value, 2) end
+  if form == 'j' then
+    local word = string.match(value, '^%s*(%S+)%s*$')
+    return word and string.find(EMPTY_JSON, ' ' .. word .. ' ', 1, true)
+  end
+  local at = (form == 'd' or form == 'D') and payload_at(value)
+  if not at then return false end
+  if form == 'd' then return is_empty_pickle(value, at) end
+  return says_nothing('j', sub(value, at))
+end
+
+-- Whether the application itself has cached that there is no row.
+local function is_told(key, form, newest)
+  local value = form and not is_of_load(newest) and attempt('GET', key)
+  return type(value) == 'string' and says_nothing(form, value)
+end
+
+-- An absent row removes the value, unless the value says that there is none. It also removes the next one, which a slow reader
+-- may have written late. A value that is written after that stays, for a ttl of ours at the most. Also returns the form of the
+-- floor.
 local function put_absent(key, ttl, form, newest)
   if is_foreign(key, form, newest) then return FOREIGN end
   newest = form and sound(newest)
+  if is_told(key, form, newest) then return UNCHANGED end
   local last = newest and sub(newest, -3)
   if last == DISPUTED_FORM then
     if call('TYPE', key).ok == 'none' then return WRITTEN, DISPUTED_FORM end
