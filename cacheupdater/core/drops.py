@@ -85,12 +85,11 @@ class Drops:
 
     def _bar(self, keys: Sequence[bytes], demand: Demand, now: float) -> None:
         """Hints of these keys are declined, because the keys are in quarantine."""
-        self._tally.add("dropped", len(keys), reason="quarantined")
         open_pack = demand.open_pack
-        if demand.kind is Kind.CHANGE:
-            open_pack.hold(len(keys))
-            for namespace, known in self._keyspace.resolve_many(keys)[0].items():
+        for namespace, known in self._keyspace.resolve_many(keys)[0].items():
+            self._tally.add("dropped", len(known), namespace.name, reason="quarantined")
+            if demand.kind is Kind.CHANGE:
+                open_pack.hold(len(known))
                 self._removals.ask(namespace, known, [open_pack] * len(known), only_ours=demand.is_set)
-        elif demand.kind is Kind.TOUCH:
-            for namespace, known in self._keyspace.resolve_many(keys)[0].items():
+            elif demand.kind is Kind.TOUCH:
                 self._prolonging.failed(namespace, known, now)

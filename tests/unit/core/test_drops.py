@@ -50,7 +50,7 @@ def test_of_the_hints_of_a_quarantined_key_only_a_change_removes(hint, removes):
     work = story.step(0.0)
 
     assert work.units == []
-    assert story.count("dropped", "quarantined") == 1
+    assert story.engine.tally.drain()["dropped", "p", "quarantined"] == 1
     assert (work.invalidation is not None) is removes
 
 
