@@ -64,10 +64,10 @@ class Problem:
         if not place or not place.width or place.column >= LINE_MAX:
             return ""
         line, same = masking.line(_flat(self.source))[:LINE_MAX], self._masked_from()
-        lead = min(place.column, same)  # the caret points at the beginning of masked text
-        caret = " " * lead + "^" * max(
-            1, min(place.width if lead == place.column < same else len(line), len(line) - lead)
-        )
+        if place.column > same:  # a caret under the mask would blame what stands before the text in question
+            return ""
+        width = place.width if place.column < same else len(line)
+        caret = " " * place.column + "^" * max(1, min(width, len(line) - place.column))
         number = f"{place.line + 1:>5}"
         return f"{number} | {line}\n{' ' * len(number)} | {caret}"
 

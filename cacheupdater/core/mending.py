@@ -62,6 +62,8 @@ _SPELLINGS: Mapping[tuple[str, str], frozenset[str]] = {
     ("a time without a zone", "a time without a zone, not parted by T"): frozenset({"rfc3339", "iso"}),
 }
 _IN_DECLARATIONS = re.compile(r"`value\.(encoding|numbers|times)(?:: (\w+))?`")
+# a flag or a setting: its text reads as JSON by chance
+_ONE_COLUMN = re.compile("the value is (?:a number|true or false) and would become an object")
 _EQUAL = "make the statement's values equal"
 HIDDEN = "is it the right database, may its user see the rows, and does the statement's WHERE leave some out?"
 ROWLESS = f"the source shows no row, although there is a value: {HIDDEN}"
@@ -86,7 +88,7 @@ def advice(*whys: str, form: str = "json", declared: bool = False) -> str:
     """The settings that mend such values, found by the words of `unreadable` and `kinds.kind_of`; each setting once. `form` is ours:
     numbers and times in a pickle are what the statement loads, and no setting spells them. A value that the application has
     `declared` has its encoding, numbers and times from its declaration."""
-    said = _mended(whys, form)
+    said = _mended(whys, form, declared=declared)
     if not declared:
         return said
     return _IN_DECLARATIONS.sub(_declared, said).replace("the statement", "its function")
@@ -98,11 +100,13 @@ def _declared(setting: re.Match[str]) -> str:
     return f"`{spelled}` in its declaration"
 
 
-def _mended(whys: Sequence[str], form: str) -> str:
+def _mended(whys: Sequence[str], form: str, *, declared: bool) -> str:
     for why in whys:
         if found := re.search(r"they read as (.+), where ([\w-]+) would", why):
             return _another_encoding(found[1], found[2])
     said = ", ".join(whys)  # each of them may tell of several fields
+    if form == "json" and not declared and _ONE_COLUMN.search(said):
+        return f"say `value.encoding: string`, with the cached column in `value.columns`, or {_REPLACE}"
     settings = [setting for words, setting in _SETTINGS if re.search(words, said)]
     if times := _times(said):
         settings = [times if each is _SAY_TIMES else each for each in settings]

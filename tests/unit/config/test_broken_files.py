@@ -657,6 +657,20 @@ def test_report_shows_the_line_with_a_caret_and_stops_after_twenty(tmp_path):
     assert len(lines) == 61
 
 
+def test_no_caret_stands_under_a_masked_address_that_is_not_to_blame(tmp_path):
+    file = tmp_path / "c.yaml"
+    good = GOOD.replace("sqlite+aiosqlite:///shop.db", "postgresql+asyncpg://u:c4n4ry@db/shop")
+    file.write_text(good.replace("500/s", "500"))
+    with pytest.raises(ConfigErrors) as caught:
+        load_config(file, {})
+    [said] = str(caught.value).splitlines()
+    assert "sources.main.budget" in said
+    file.write_text(good.replace("postgresql+asyncpg", "mysql+nonesuch"))
+    with pytest.raises(ConfigErrors) as caught:
+        load_config(file, {})
+    assert "^^^" in str(caught.value), "the address itself is to blame"
+
+
 def test_report_hides_passwords_in_lines_and_messages(tmp_path):
     file = tmp_path / "c.yaml"
     canary = "c4n4ry"

@@ -55,6 +55,10 @@ def test_a_value_is_named_by_its_kind_and_never_by_what_it_says(value, said):
         (unreadable("dogpile-json", pickle.dumps([1])), "remove `framework`"),
         (unreadable("json", b"\xff\xfe\x00"), "`value.encoding: raw`"),
         (unreadable("json", None), "pattern"),
+        ("the value is a number and would become an object", "`value.encoding: string`"),
+        ("the value is true or false and would become an object", "`value.columns`"),
+        ("the value is text and would become an object", "make the statement's values equal"),
+        ("price is a number and would become an object", "make the statement's values equal"),
         ("price is a number and would become text", "`value.numbers: plain`"),
         ("at is a time without a zone and would become a time with zone Z", "`value.times`"),
         ("day is a date and would become a time with zone Z", "`value.times`"),
@@ -77,6 +81,7 @@ def test_the_advice_names_the_setting_that_mends_it(why, setting):
     ("why", "setting"),
     [
         ("price is a number and would become text", "`numbers='plain'` in its declaration"),
+        ("the value is a number and would become an object", "make its function's values equal"),
         (
             "at is a time with an offset and would become a time with zone Z",
             "`times='iso'` in its declaration",
