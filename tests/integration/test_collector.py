@@ -29,6 +29,7 @@ from cacheupdater_client.protocol.wire import CHANGE, MISS, TOUCH, Hello, decode
 from cacheupdater_client.target import DRAIN_S
 
 MIB = 1024 * 1024
+OWN_MIB = 26  # 23.7 measured, ten times, with a file and without; numpy alone takes 9
 HEAVY = {"numpy", "sqlalchemy", "pydantic_core", "asyncpg", "aiosqlite"}
 PAGE = ROOT / "docs/how-to/collector.md"
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -315,8 +316,8 @@ def file_of(kafka, topic):
     }
 
 
-@pytest.mark.parametrize(("with_file", "mib"), [(False, 40), (True, 48)], ids=["no file", "file"])
-def test_a_collector_fits_beside_an_application(kafka, new_topic, collectors, with_file, mib):
+@pytest.mark.parametrize("with_file", [False, True], ids=["no file", "file"])
+def test_a_collector_fits_beside_an_application(kafka, new_topic, collectors, with_file):
     topic = new_topic(partitions=3)
     settings = file_of(kafka, topic) if with_file else None
     collector = collectors(kafka.url(topic), settings=settings).start()
@@ -324,7 +325,7 @@ def test_a_collector_fits_beside_an_application(kafka, new_topic, collectors, wi
         assert peer.hello == Hello(3, [b"product:"] if with_file else [], CLIENTS_MAX)
         peer.hint(CHANGE, b"product:7")
     assert [pack.keys for pack in packs_of(kafka, topic)] == [[b"product:7"]]
-    assert collector.resident <= mib * MIB
+    assert collector.own <= OWN_MIB * MIB
     assert not {name for name in HEAVY if f"/{name}" in Path(f"/proc/{collector.pid}/maps").read_text()}
 
 

@@ -19,8 +19,16 @@ class CollectorProcess(Updater):
     @property
     def resident(self):
         """Bytes of memory that it uses now."""
+        return self._memory("VmRSS")
+
+    @property
+    def own(self):
+        """Those of them that are no pages of files. How many of such pages are mapped is the kernel's choice: 1 MiB more or less."""
+        return self._memory("RssAnon")
+
+    def _memory(self, name):
         status = Path(f"/proc/{self.pid}/status").read_text()
-        [said] = [line for line in status.splitlines() if line.startswith("VmRSS")]
+        [said] = [line for line in status.splitlines() if line.startswith(name)]
         return int(said.split()[1]) * 1024
 
     def _asked(self):
