@@ -289,8 +289,7 @@ local function is_empty_pickle(value, at)
 end
 
 -- For values that are not foreign. No string says so, for a row may hold an empty text.
-local says_nothing
-function says_nothing(form, value)
+local function says_nothing(form, value)
   if #value > SCALAR_MAX then return false end
   if form == 'm' then return #value == 1 and string.find(EMPTY_MSGPACK, value, 1, true) end
   if form == 'p' then return is_pickle_at(value, 1) and is_empty_pickle(value, 1) end
