@@ -15,6 +15,7 @@ import redis
 from servers.fence_calls import commit, floor, invalidate, load_scripts, token
 from suite.pace import left_ms
 
+from cacheupdater.core.kinds import says_nothing
 from cacheupdater.testing.memory_redis import MemoryRedis
 from cacheupdater_client.protocol import fence, lease
 from cacheupdater_client.protocol.dogpile import payload_of
@@ -148,6 +149,7 @@ def test_what_does_not_read_in_the_form_stays_whatever_an_updater_does(r, form, 
 
 @pytest.mark.parametrize(("form", "values"), [(form, said[0]) for form, said in ALL.items()], ids=ALL)
 def test_what_reads_in_the_form_is_replaced_and_removed(r, form, values):
+    """By an absent row, too, unless the value says itself that there is none, and no load has written it."""
     for value in values:
         for entry in (b"k", written(form), 5_000), (b"k", None, 5_000):
             for floored in (False, True):
@@ -158,7 +160,12 @@ def test_what_reads_in_the_form_is_replaced_and_removed(r, form, values):
                 answer = UNCHANGED if is_same(value, entry[1]) else WRITTEN
                 if not floored and entry[1] is not None:
                     answer = ADOPTED
+                elif not floored and form != "string" and says_nothing(form, value):
+                    answer = UNCHANGED
                 assert commit(r, token(r), entry, form=form) == [answer], value
+                assert r.get(b"k") == (value if answer == UNCHANGED else entry[1]) or is_same(
+                    r.get(b"k"), entry[1]
+                )
         r.set(b"k", value)
         assert invalidate(r, b"k", forms={b"k": form}) == [REMOVED], value
 
@@ -390,7 +397,9 @@ def test_fake_knows_values_of_frameworks_as_the_scripts_do(r, floored, form):
         server.set(b"k", value)
         [expected] = commit(r, token(r), (b"k", None, 5_000), form=form)
         [outcome] = server.commit(server.token(), [(b"k", None, 5_000)], form=form)
-        assert outcome == expected == (FOREIGN if value in foreign else WRITTEN), value
+        stays = UNCHANGED if not floored and says_nothing(form, value) else WRITTEN
+        assert outcome == expected == (FOREIGN if value in foreign else stays), value
+        assert server.get(b"k") == r.get(b"k")
 
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])
