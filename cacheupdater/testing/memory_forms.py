@@ -62,10 +62,14 @@ def is_foreign(held: Held | None, form: fence.Form, floor: int | None) -> bool:
     return not (_reads(_SHAPES, form, held) or _reads(_SHAPES, wrote, held))
 
 
+def is_ours(floor: int | None) -> bool:
+    """Whether a load of ours wrote the value beside this floor, or a change has left the value in its place."""
+    return floor is not None and (fence.is_of_load(floor) or floor % 1000 == fence.OUTDATED_FORM)
+
+
 def says_nothing(held: Held | None, form: fence.Form, floor: int | None) -> bool:
-    """Whether a value that no load of ours has written says by itself that there is no row. No text says so, for rows have empty
-    texts."""
-    if not isinstance(held, bytes) or form not in _WHOLES or (floor is not None and fence.is_of_load(floor)):
+    """Whether a value that is not ours says by itself that there is no row. No string says so, for a row may hold an empty text."""
+    if not isinstance(held, bytes) or form not in _WHOLES or is_ours(floor):
         return False
     return kinds.says_nothing(form, held)
 

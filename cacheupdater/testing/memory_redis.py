@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core import answers
 from cacheupdater.core.answers import Answer, Result
 from cacheupdater.ports import Found
-from cacheupdater.testing.memory_forms import Held, Other, dated, is_foreign, says_nothing
+from cacheupdater.testing.memory_forms import Held, Other, dated, is_foreign, is_ours, says_nothing
 from cacheupdater_client.protocol import fence, lease
 from cacheupdater_client.protocol.dogpile import payload_of
 from cacheupdater_client.protocol.fence import CLOCK_STEP_S, LOAD_AGE_S, NO_FORMS, Outcome, Refused
@@ -184,7 +184,7 @@ class MemoryRedis:
             same = isinstance(old, bytes) and payload_of(old) == payload_of(value)
             value = dated(value, date)
         self.set(key, value, ttl_ms)
-        if old is not None and not _is_ours(self.floor(key)):
+        if old is not None and not is_ours(self.floor(key)):
             return fence.ADOPTED
         return fence.UNCHANGED if same else fence.WRITTEN
 
@@ -206,7 +206,7 @@ class MemoryRedis:
             outcome = fence.REMOVED
             if form is not None and is_foreign(held, form, floor):
                 outcome = fence.FOREIGN
-            elif key in only_ours and held is not None and not _is_ours(floor):
+            elif key in only_ours and held is not None and not is_ours(floor):
                 outcome = fence.SPARED
             else:
                 self.delete(key)
@@ -252,11 +252,6 @@ class MemoryRedis:
         if floor is not None and floor > stamp and not self._is_stepped(floor):
             stamp = floor
         self.set_floor(key, stamp, max(ttl_ms, hold_off_ms + 2 * LOAD_AGE_S * 1000))
-
-
-def _is_ours(floor: int | None) -> bool:
-    """Whether a load of ours wrote the value beside this floor, or a change has left the value in its place."""
-    return floor is not None and (fence.is_of_load(floor) or floor % 1000 == fence.OUTDATED_FORM)
 
 
 _ANSWERS: dict[Outcome, Answer] = {

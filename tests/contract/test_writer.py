@@ -300,6 +300,13 @@ async def test_an_empty_value_of_a_load_goes_with_its_row(cache, writer):
     assert await cache.get(b"k") is None
 
 
+async def test_an_empty_value_that_a_change_has_left_in_its_place_goes_with_its_row(cache, writer):
+    await cache.set(b"k", b"[]")
+    await cache.set_floor(b"k", await writer.token() - 10**9 + OUTDATED_FORM)
+    assert await writer.write(await writer.token(), [Entry(b"k", None, HOUR_MS)], form="json") == [WRITTEN]
+    assert await cache.get(b"k") is None
+
+
 async def test_a_stale_load_leaves_such_a_value_too(cache, writer):
     early = await writer.token()
     await writer.invalidate([b"k"])

@@ -163,9 +163,8 @@ def test_what_reads_in_the_form_is_replaced_and_removed(r, form, values):
                 elif not floored and form != "string" and says_nothing(form, value):
                     answer = UNCHANGED
                 assert commit(r, token(r), entry, form=form) == [answer], value
-                assert r.get(b"k") == (value if answer == UNCHANGED else entry[1]) or is_same(
-                    r.get(b"k"), entry[1]
-                )
+                left = value if answer == UNCHANGED else entry[1]
+                assert r.get(b"k") == left or is_same(r.get(b"k"), left)
         r.set(b"k", value)
         assert invalidate(r, b"k", forms={b"k": form}) == [REMOVED], value
 

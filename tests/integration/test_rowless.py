@@ -135,7 +135,7 @@ def test_a_statement_that_leaves_some_rows_out_costs_the_application_each_value_
 
 
 def test_an_empty_list_that_the_application_has_cached_stays_until_there_is_a_row(start_orders, plain):
-    """Stock code caches `[]` for a user without orders. It had been removed at each look, so the database paid each read."""
+    """Stock code caches `[]` for a user without orders. If an updater removed the list, each of its reads would go to the database."""
     updater, database = start_orders
     for n in range(1, 41):
         plain.set(f"orders:{n}", json.dumps([{"id": n, "total": n}] if n <= 20 else []), ex=600)

@@ -289,7 +289,7 @@ def test_s2_knows_that_a_value_written_through_announces_no_later_change(seen):
 
 
 def test_s2_takes_a_set_for_an_announcement_unless_its_value_was_spared(seen):
-    """Nothing loads a paused key, and its value is the application's own. Who changed its row after that has to say so."""
+    """Nothing loads a paused key, and its value is the application's own. A later writer of its row has to announce the change."""
     rows(seen, (0.0, 1), (1.0, 2), (1.1, 3))
     seen.cache.append(CacheEvent(1.2, KEY, "set_through", 2, begun=0.9, covers=1.0))
     hint(seen, 1.3, SET)

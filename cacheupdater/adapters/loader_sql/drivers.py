@@ -104,7 +104,7 @@ class PostgreSql(Driver):
         UUID: Uuid,
     }
     _CANCELLED = "57014"  # by the statement timeout, or by a person
-    # asyncpg's word if the server has said its last one, and the end of the connection is late; it has no code
+    # asyncpg raises this error, without a code, if the server has said its last word and the connection ends late
     _CONFUSED = "InternalClientError"
     # connection lost, out of resources, shutting down or cancelled, disk, serialization and deadlock, lock timeout,
     # wrong password or database: errors for which the keys of one unit are not to blame

@@ -46,6 +46,11 @@ local function is_of_load(newest)
   return last and last < FORMS_END and last ~= ABSENT_FORM
 end
 
+-- Whether a load has written the value beside this floor, or a change has left that value in its place.
+local function is_ours(newest)
+  return is_of_load(newest) or newest and sub(newest, -3) == OUTDATED_FORM
+end
+
 local function longer(a, b)
   return tonumber(a) > tonumber(b) and a or b
 end
@@ -210,7 +215,7 @@ local UNCHANGED, WRITTEN, ADOPTED, FOREIGN = 0, 1, 4, -2
 -- otherwise. Equal bytes are answered alike. If they were not, only the fresh ones of such values would be counted.
 -- But a value that a change has left in its place is old, whoever wrote it: the change was announced.
 local function over(newest, answer)
-  return (is_of_load(newest) or newest and sub(newest, -3) == OUTDATED_FORM) and answer or ADOPTED
+  return is_ours(newest) and answer or ADOPTED
 end
 
 -- A value of dogpile arrives without a date. Its metadata gets the time of the load, for dogpile counts from there.
@@ -276,7 +281,8 @@ local function put_hash(key, ttl, first, last, form, newest)
   return there and over(newest, WRITTEN) or WRITTEN
 end
 
--- A value that is null or empty says itself that there is no row. Words of one text, for a table would be made in each run.
+-- Values that are null or empty: they say themselves that there is no row. They stand in one text, for Lua would make a table anew
+-- in each run.
 local EMPTY_JSON = ' null [] {} "" '
 local EMPTY_MSGPACK = '\128\144\160\192'
 local EMPTY_PICKLES = ' N. ). ]\148. }\148. \140\0\148. ]q\0. }q\0. X\0\0\0\0q\0. '
@@ -306,7 +312,7 @@ end
 
 -- Whether the application itself has cached that there is no row.
 local function is_told(key, form, newest)
-  local value = form and not is_of_load(newest) and attempt('GET', key)
+  local value = form and not is_ours(newest) and attempt('GET', key)
   return type(value) == 'string' and says_nothing(form, value)
 end
 

@@ -20,7 +20,7 @@ end
 -- Why a value stays: the answer for its key. Nil if it goes.
 local function stays(key, form, newest, only_ours)
   if is_foreign(key, form, newest) then return FOREIGN end
-  local ours = is_of_load(newest) or newest and sub(newest, -3) == OUTDATED_FORM
+  local ours = is_ours(newest)
   if only_ours and not ours and call('TYPE', key).ok ~= 'none' then return SPARED end
 end
 

@@ -23,7 +23,7 @@ class CollectorProcess(Updater):
 
     @property
     def own(self):
-        """Those of them that are no pages of files. How many of such pages are mapped is the kernel's choice: 1 MiB more or less."""
+        """Bytes of memory without pages of files. The kernel chooses how many such pages it maps: 1 MiB more or less."""
         return self._memory("RssAnon")
 
     def _memory(self, name):
