@@ -21,7 +21,7 @@ from many_namespaces import NAMESPACES, OFFER
 from many_namespaces import ROWS as NAMESPACE_ROWS
 
 from cacheupdater.adapters.queue_kafka.settings import SETTLE
-from cacheupdater_client.sender import DRAIN_S
+from cacheupdater_client.target import DRAIN_S
 from cacheupdater_client.transports.linger import ENOUGH, LINGER_S
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "scaling.md"
