@@ -50,7 +50,8 @@ def pause(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
         print(f"{args.namespace} was paused already, by {before.by}")
     else:
         print(
-            f"{args.namespace} is paused; every updater obeys within about a second, until `cacheupdater resume`"
+            f"{args.namespace} is paused in {config.cache}; every updater of this Redis obeys within about a second,"
+            " until `cacheupdater resume`"
         )
     return exits.OK
 

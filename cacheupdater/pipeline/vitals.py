@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Observer, Writer
 
 ALONE_S = 30.0  # seconds without a client: longer than a restart of the application takes
-NOBODYS_MOST = (
-    0.01  # share of the hints; where a pattern's prefix is shared, some keys of no namespace are usual
-)
+NOBODYS_MOST = 0.01  # share of the hints: where patterns share a prefix, some keys of no namespace are usual
+NOBODYS_FEW = 0.005  # share that ends the trouble; at one limit for both, a share near it would come and go
 NAMES_MOST = 5  # prefixes of patterns in one sentence
 HINTS_LEAST = 100  # hints within the minute, before a share of them is worth a line
 
@@ -64,6 +63,7 @@ class Vitals:
         self._begin = _beginnings(keyspace)
         self._heard = self._nobodys = 0  # since the last tick
         self._minute: deque[tuple[float, int, int]] = deque()  # when, hints, hints of nobody
+        self._too_many = False  # whether the share of nobody's hints is a trouble now
         self._dropping = Dropping(notices)
         self._succeeded: dict[str, float] = {}  # sources, and when
         self._alone_since: float | None = None
@@ -178,7 +178,9 @@ class Vitals:
         heard, nobodys = self._sums(now)
         share = nobodys / heard if heard else 0.0
         self._observer.level("nobodys_share", share)
-        if heard < HINTS_LEAST or share < NOBODYS_MOST:
+        limit = NOBODYS_FEW if self._too_many else NOBODYS_MOST
+        self._too_many = heard >= HINTS_LEAST and share >= limit
+        if not self._too_many:
             self._notices.over("nobodys", "")
             return
         text = f"{share:.1%} of {heard} hints in a minute are of no namespace: compare the patterns with the keys"

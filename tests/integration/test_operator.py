@@ -228,7 +228,7 @@ def test_a_mistake_in_one_namespace_leaves_an_operator_every_command_that_can_be
         assert told("quarantine", "list", "part") == "no key is in quarantine\n"
         assert command(updater, "reload")[0] == 78
 
-        assert "item is paused" in told("pause", "item")
+        assert f"item is paused in {redis_url}; every updater of this Redis obeys" in told("pause", "item")
         eventually(lambda: paused(updater))
         assert "item is resumed" in told("resume", "item")
         eventually(lambda: not paused(updater))

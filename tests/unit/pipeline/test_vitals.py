@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 
 import pytest
 from stories.shell import in_virtual_time
@@ -167,6 +168,23 @@ async def test_the_share_of_hints_of_nobody_is_said_with_examples_as_the_configu
         assert process.observer.levels["nobodys_share", ""] == 0.25
         process.live(61 + int(QUIET_S), hints=100)
         assert process.standing == set()
+
+
+def test_a_share_of_nobody_near_the_limit_does_not_come_and_go():
+    """Where one key in a hundred is nobody's, the warning began and ended several times a minute."""
+    process = Process()
+    a_minute = partial(process.live, 61, clients=None, hints=1000)  # None: no other warning is about clients
+    a_minute(nobodys=9)
+    assert process.standing == set()
+    a_minute(nobodys=11)
+    (told,) = process.notices.standing()
+    for nobodys in (8, 12, 8, 12):
+        a_minute(nobodys=nobodys)
+        (still,) = process.notices.standing()
+        assert (still.event, still.began) == ("nobodys", told.began)
+        assert (still.ended, still.restless) == (None, False)
+    a_minute(nobodys=4)
+    assert process.standing == set()
 
 
 class Filled(Redis):
