@@ -63,7 +63,7 @@ class Vitals:
         self._begin = _beginnings(keyspace)
         self._heard = self._nobodys = 0  # since the last tick
         self._minute: deque[tuple[float, int, int]] = deque()  # when, hints, hints of nobody
-        self._too_many = False  # whether the share of nobody's hints is a trouble now
+        self._too_many_nobodys = False  # whether the trouble stands
         self._dropping = Dropping(notices)
         self._succeeded: dict[str, float] = {}  # sources, and when
         self._alone_since: float | None = None
@@ -178,9 +178,9 @@ class Vitals:
         heard, nobodys = self._sums(now)
         share = nobodys / heard if heard else 0.0
         self._observer.level("nobodys_share", share)
-        limit = NOBODYS_FEW if self._too_many else NOBODYS_MOST
-        self._too_many = heard >= HINTS_LEAST and share >= limit
-        if not self._too_many:
+        limit = NOBODYS_FEW if self._too_many_nobodys else NOBODYS_MOST
+        self._too_many_nobodys = heard >= HINTS_LEAST and share >= limit
+        if not self._too_many_nobodys:
             self._notices.over("nobodys", "")
             return
         text = f"{share:.1%} of {heard} hints in a minute are of no namespace: compare the patterns with the keys"
