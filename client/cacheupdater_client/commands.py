@@ -70,7 +70,6 @@ _ONE, _TWO, _ALL = slice(1, 2), slice(1, 3), slice(1, None)
 _SECOND, _PAIRS, _BUT_LAST = slice(2, 3), slice(1, None, 2), slice(1, -1)
 
 COMMANDS: dict[object, Rule] = {}
-_CLEARING = frozenset({"DEL", "UNLINK"})  # as redis-py sends them
 _name = itemgetter(0)
 
 
@@ -111,6 +110,7 @@ _writes("RESTORE", change=SET)
 _writes("GETDEL DELEX APPEND SETRANGE SETBIT BITFIELD")
 _writes("INCR INCRBY INCRBYFLOAT INCREX DECR DECRBY")
 _writes("DEL UNLINK", _ALL)
+_CLEARS = COMMANDS["DEL"]  # and of UNLINK, but of no other command
 _writes("SMOVE RPOPLPUSH BRPOPLPUSH LMOVE BLMOVE LMOVEM BLMOVEM", _TWO)
 _writes("BITOP", _SECOND)
 _writes("MOVE")
@@ -138,7 +138,8 @@ def cleared(queued: Mapping[int, Sequence[object]], replies: Sequence[object]) -
 
     Applications replace a hash so, for HSET alone would leave old fields there.
     """
-    if _CLEARING.isdisjoint(map(_name, queued.values())):  # as nearly always
+    rules = list(map(COMMANDS.get, map(_name, queued.values())))
+    if _CLEARS not in rules and None not in rules:  # as mostly; None: unknown, or spelled in another way
         return ()
     found: set[int] = set()
     later: set[bytes | None] = set()
@@ -147,7 +148,7 @@ def cleared(queued: Mapping[int, Sequence[object]], replies: Sequence[object]) -
         rule = rule_of(words)
         if rule is None or at >= len(replies) or isinstance(replies[at], Exception):
             continue
-        if words[0] in _CLEARING and later.issuperset(map(_spelled, rule.keys_of(words))):
+        if rule is _CLEARS and later.issuperset(map(_spelled, rule.keys_of(words))):
             found.add(at)
         elif rule.writes and rule.change == SET:
             later.update(map(_spelled, rule.keys_of(words)))

@@ -112,6 +112,9 @@ FIELDS = ("HSET", "k", "f", "v")
     [
         ([("DEL", "k"), FIELDS], {0}),
         ([("UNLINK", b"k"), ("GET", "x"), ("SET", "k", "v")], {0}),
+        ([("del", "k"), FIELDS], {0}),
+        ([(b"Unlink", "k"), FIELDS], {0}),
+        ([("del", "k"), ("hset", "k", "f", "v")], {0}),
         ([("DEL", 7, "k"), ("MSET", "7", 1, "k", 2)], {0}),
         ([("DEL", "k"), FIELDS, ("DEL", "k")], {0}),
         ([FIELDS, ("DEL", "k")], set()),
