@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hints.peer import HintPeer
 from live.updater_process import config, eventually
-from suite.pace import slowness, soonest
+from suite.pace import Crowd, slowness, soonest
 
 from cacheupdater_client.protocol.wire import MISS, TOUCH, encode_pack
 
@@ -22,6 +22,9 @@ PACKS, PACK = 40, 1_000
 PROBES = 40
 LONGEST_S = 0.1
 USUAL_S, RARE = 0.02, 0.001  # of processor time: one longer turn in a thousand
+# Cores that others may use before they count (Redis takes up to 0.6), and by how much they may make our processor time longer. Beside
+# four processes that change 320 MB each, 7 and 17 of 1,950 turns were longer than 20 ms, and none than 50; alone, at most one was.
+ALONE, CROWDED = 1.0, 2.0
 TRIES = 3  # stories, of which one must keep the bounds: another process adds to a turn's time, a fault adds to it in each
 # seats in one dict; one more, and it is made anew: 42 MB that nobody has touched, at once
 LARGE = 2**20 * 2 // 3
@@ -109,16 +112,18 @@ def _growths(seats, first):
 
 
 def _story(updaters, settings, packs, *, seats):
-    """What the turns of a new updater were, and how much slower than usual the machine was at its beginning or its end."""
+    """What the turns of a new updater were, and how much slower than usual the machine was: at its beginning, at its end, or
+    because other processes computed beside it."""
     updater, slow = updaters.start(settings), slowness()
-    _flood(updater.socket, packs, np.random.default_rng(1))
-    eventually(lambda: updater.metric("done_offset") == ROUNDS * packs, within=400.0)
+    with Crowd(updater.pid) as others:
+        _flood(updater.socket, packs, np.random.default_rng(1))
+        eventually(lambda: updater.metric("done_offset") == ROUNDS * packs, within=400.0)
     kept = "tracked" if seats else "learned"
     eventually(lambda: updater.metric(kept) >= 0.9 * packs * PACK)  # it is told once a second, or estimated
     turns, longer = _turns(updater)
     updater.kill()
     assert turns > packs
-    return turns, longer, max(slow, slowness())
+    return turns, longer, max(slow, slowness(), CROWDED if others.cores > ALONE else 1.0)
 
 
 def _kept(turns, longer, usual, longest, *, seats):
@@ -141,8 +146,8 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
     may be longer than 20 ms.
 
     20 and 100 ms are bounds of the metric, and the test judges by these alone. If no story keeps them, on a machine that computes
-    slower than the one where they were found, the test judges by the metric's next bounds that allow for its pace. Then it is
-    skipped, so that the report says what was not shown.
+    slower than the one where they were found, or beside others, the test judges by the metric's next bounds that allow for
+    that. Then it is skipped, so that the report says what was not shown.
     """
     sources = {"main": {"budget": budget}}
     load = {"source": "main", "python": "live.loaders:plain"}
@@ -167,4 +172,6 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
         assert slow > 1.0, longer
         wider = [min(each for each in longer if each >= bound * slow) for bound in (USUAL_S, LONGEST_S)]
         assert _kept(turns, longer, *wider, seats=seats), longer
-        pytest.skip(f"the machine is {slow:.1f} times slower than usual: judged by {wider} s of CPU")
+        pytest.skip(
+            f"the machine is {slow:.1f} times slower than usual, or crowded: judged by {wider} s of CPU"
+        )
