@@ -153,9 +153,9 @@ class Engine:
         return len(self._dedup.seats)
 
     @property
-    def met(self) -> int:
-        """Keys that the policy has begun to learn about, so far."""
-        return self._policy.met
+    def effort(self) -> int:
+        """What the hints so far have cost beyond their bytes: one for each key that the policy has begun to learn about."""
+        return self._policy.met + self._seating.effort
 
     def explain(self, key: bytes, now: float) -> Explained:
         """What is known of this key, for a person."""

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from cacheupdater.core.unit import Demand
 
 
+GROUP = 4
+"""What a group of keys of one namespace costs, beside a key that is new to the policy: it gets a unit and a place in a backlog."""
+
+
 class Seating:
     """Which seats new heads get."""
 
@@ -44,10 +48,12 @@ class Seating:
         self._strangers = strangers
         self._tally = tally
         self._wait = limits.backlog_age
+        self.effort = 0  # of all groups so far
 
     def seat(self, keys: list[bytes], demand: Demand, now: float, *, asks: Mapping[bytes, int]) -> None:
         """These keys are due. `asks`: how many readers have asked for a key, if not one."""
         groups, unknown = self._keyspace.resolve_many(keys)
+        self.effort += GROUP * len(groups)
         if unknown:
             self._tally.add("dropped", len(unknown), reason="unknown")
             self._strangers.put(unknown)

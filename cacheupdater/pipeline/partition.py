@@ -45,7 +45,9 @@ FEW_PACKS = (
     8  # a fetch of fewer has emptied the queue; a read of a depot with 32 partitions brings so many of each
 )
 TURN_BYTES = 96 * 1024  # of packs in one turn, in which nothing else runs: 8,000 hints with keys of ten bytes
-NEWCOMERS = 1_000  # in one turn: keys that the policy has not met before cost several times as much
+# in one turn: a key that the policy has not met before costs several times as much, and a group of keys of one namespace still more
+EFFORT = 1_000
+OTHERS = 4  # rounds of the loop after each turn: an answer of Redis takes three until its unit hears of it
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and bounds what an idle updater replays after a crash
 FULL_PAUSE = 0.025  # seconds until a partition at its cap checks again whether it may read
 FETCH_AGAIN = 0.5  # seconds until the next try at a queue that could not be reached
@@ -154,7 +156,8 @@ class Partition:
                 with self._turn:
                     self._take_in(_of_one_turn(unread, self.engine), clock(), caught_up=caught_up)
                 self.wake_up()
-                await asyncio.sleep(0)  # a queue that always has something must not starve the others
+                for _ in range(OTHERS):
+                    await asyncio.sleep(0)  # a queue that always has something must not starve the others
 
     async def _fetch(self, packs: int) -> Sequence[Message] | None:
         """The next messages, or None if only held peers have sent any."""
@@ -344,9 +347,9 @@ def _as_many_as(messages: Sequence[Message]) -> int:
 
 
 def _of_one_turn(unread: deque[Message], engine: Engine) -> Iterator[Message]:
-    """The next messages, as long as the turn has room. The engine takes in each before the next, so `met` counts its keys already."""
-    room, met = TURN_BYTES, engine.met
-    while unread and room > 0 and engine.met - met <= NEWCOMERS:
+    """The next messages, as long as the turn has room. The engine takes in each before the next, so `effort` counts it already."""
+    room, before = TURN_BYTES, engine.effort
+    while unread and room > 0 and engine.effort - before <= EFFORT:
         message = unread.popleft()
         room -= len(message.payload)
         yield message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from stories.engine import namespace, plenty
@@ -14,7 +15,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.core.policy import Fixed
 from cacheupdater.core.removals import AGAIN, REFUSALS_MAX
 from cacheupdater.errors import Faulty, Forbidden, Unavailable
-from cacheupdater.pipeline.partition import FETCH_PACKS, FETCH_PACKS_MOST, NEWCOMERS
+from cacheupdater.pipeline.partition import EFFORT, FETCH_PACKS, FETCH_PACKS_MOST, OTHERS
 from cacheupdater.testing import virtual_loop
 from cacheupdater_client.protocol import wire
 
@@ -411,9 +412,48 @@ async def test_a_turn_takes_in_no_more_than_it_has_room_for_where_packs_suddenly
 
 @in_virtual_time
 async def test_a_turn_ends_early_while_most_keys_are_new_to_the_policy():
-    turns = await packs_by_turn(Meeting(), [NEWCOMERS] * 12)
+    turns = await packs_by_turn(Meeting(), [EFFORT] * 12)
     assert sum(turns) == 12
     assert max(turns) == 2  # the first may bring just as many as are allowed
+
+
+class Counting(Fixed):
+    """Counts the packs of each turn. Every key is wanted."""
+
+    def __init__(self):
+        self.turns = Turns()
+        self.packs_by_turn = Counter()
+
+    def on_hints(self, keys, counts, now):
+        self.packs_by_turn[self.turns.count] += 1
+        return keys
+
+
+@pytest.mark.parametrize(("namespaces", "most"), [(1, FETCH_PACKS_MOST), (300, 1)])
+@in_virtual_time
+async def test_a_turn_takes_in_few_packs_whose_keys_are_of_many_namespaces(namespaces, most):
+    policy = Counting()
+    shell = Shell(*(namespace(f"n{each}") for each in range(namespaces)), policy=policy)
+    for number in range(30):
+        keys = [b"n%d:%d" % (key % namespaces, 300 * number + key) for key in range(300)]
+        assert shell.queue.offer(0, wire.encode_pack(Kind.TOUCH, 1, keys))
+    async with shell.partition() as partition:
+        await asyncio.sleep(1.0)
+        assert partition.engine.cursor.scan == 30
+    assert max(policy.packs_by_turn.values()) == most
+
+
+@in_virtual_time
+async def test_the_loop_goes_round_between_two_turns_of_a_queue_that_is_never_empty_so_that_units_hear_their_answers():
+    policy = Counting()
+    shell = Shell(policy=policy)
+    for number in range(40):
+        assert shell.queue.offer(0, wire.encode_pack(Kind.TOUCH, 1, pack_of(number, 1000)))
+    async with shell.partition():
+        await asyncio.sleep(1.0)
+    turns = list(policy.packs_by_turn)
+    assert len(turns) > 4
+    assert min(after - before for before, after in pairwise(turns)) >= OTHERS
 
 
 @in_virtual_time
