@@ -253,6 +253,11 @@ class Updater:
     def engines(self):
         return [each.engine for each in self.supervisor.partitions.values()]
 
+    def ask_least(self, least):
+        """From now on a row must prevent at least so many stale reads, or the policy does not ask for it."""
+        for market in self.pricing.markets.values():
+            market.least = least
+
     @property
     def idle(self):
         engines = self.engines

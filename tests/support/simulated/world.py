@@ -34,6 +34,10 @@ from simulated.updater import Updater
 IDLE_WITHIN = (
     180.0  # virtual seconds after everything is healed: a policy refreshes until it has forgotten the reads
 )
+# of them: then no row is worth its price, for a policy whose budget is larger than its few keys need may refresh them for ever,
+# one after the other, and then there is a moment without a refresh by chance alone
+SPENDS_FOR = 90.0
+NOTHING_PAYS = 1e6  # stale reads that a row must prevent
 LOOK_EVERY = 0.1
 CLOCK_JUMP_S = 35.0  # above load_age: tokens become too old
 SHOWN_WITHIN = 0.7  # of the busy time: faults of shares need the rest to show
@@ -451,10 +455,13 @@ class World:
 
     async def _until_idle(self):
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + IDLE_WITHIN
+        began = loop.time()
         while not self._is_idle():
-            if loop.time() > deadline or self.seen.died:
+            if loop.time() > began + IDLE_WITHIN or self.seen.died:
                 return False
+            if loop.time() > began + SPENDS_FOR:
+                for each in self.updaters:
+                    each.ask_least(NOTHING_PAYS)
             await asyncio.sleep(LOOK_EVERY)
         return True
 
