@@ -154,7 +154,7 @@ class Engine:
 
     @property
     def effort(self) -> int:
-        """What the hints so far have cost beyond their bytes: one for each key that the policy has begun to learn about."""
+        """What hints have cost beyond their bytes: 1 for each key that is new to the policy, `GROUP` for each group of keys."""
         return self._policy.met + self._seating.effort
 
     def explain(self, key: bytes, now: float) -> Explained:

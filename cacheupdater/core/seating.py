@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 GROUP = 4
-"""What a group of keys of one namespace costs, beside a key that is new to the policy: it gets a unit and a place in a backlog."""
+"""What it costs to seat keys of one namespace together, where a key that is new to the policy costs 1: the group gets a unit, and
+the unit a place in a backlog."""
 
 
 class Seating:
@@ -48,7 +49,7 @@ class Seating:
         self._strangers = strangers
         self._tally = tally
         self._wait = limits.backlog_age
-        self.effort = 0  # of all groups so far
+        self.effort = 0  # what all groups have cost so far
 
     def seat(self, keys: list[bytes], demand: Demand, now: float, *, asks: Mapping[bytes, int]) -> None:
         """These keys are due. `asks`: how many readers have asked for a key, if not one."""

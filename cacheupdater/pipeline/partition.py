@@ -45,9 +45,8 @@ FEW_PACKS = (
     8  # a fetch of fewer has emptied the queue; a read of a depot with 32 partitions brings so many of each
 )
 TURN_BYTES = 96 * 1024  # of packs in one turn, in which nothing else runs: 8,000 hints with keys of ten bytes
-# in one turn: a key that the policy has not met before costs several times as much, and a group of keys of one namespace still more
-EFFORT = 1_000
-OTHERS = 4  # rounds of the loop after each turn: an answer of Redis takes three until its unit hears of it
+EFFORT = 1_000  # of one turn (`Engine.effort`): a key that the policy has not met before costs several times as much as others
+OTHERS = 4  # rounds of the loop after each turn: a unit hears of an answer of Redis after three
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and bounds what an idle updater replays after a crash
 FULL_PAUSE = 0.025  # seconds until a partition at its cap checks again whether it may read
 FETCH_AGAIN = 0.5  # seconds until the next try at a queue that could not be reached
@@ -347,7 +346,7 @@ def _as_many_as(messages: Sequence[Message]) -> int:
 
 
 def _of_one_turn(unread: deque[Message], engine: Engine) -> Iterator[Message]:
-    """The next messages, as long as the turn has room. The engine takes in each before the next, so `effort` counts it already."""
+    """The next messages, as long as the turn has room. The engine takes in each before the next, so `effort` counts each already."""
     room, before = TURN_BYTES, engine.effort
     while unread and room > 0 and engine.effort - before <= EFFORT:
         message = unread.popleft()

@@ -22,8 +22,8 @@ PACKS, PACK = 40, 1_000
 PROBES = 40
 LONGEST_S = 0.1
 USUAL_S, RARE = 0.02, 0.001  # of processor time: one longer turn in a thousand
-# Cores that others may use before they count (Redis takes up to 0.6), and by how much they may make our processor time longer. Beside
-# four processes that change 320 MB each, 7 and 17 of 1,950 turns were longer than 20 ms, and none than 50; alone, at most one was.
+# Cores that other processes may use before they count (Redis takes up to 0.6), and how many times longer they may make our processor
+# time. Beside four processes that change 320 MB each, 7 and 17 of 1,950 turns took more than 20 ms, and no turn took 50.
 ALONE, CROWDED = 1.0, 2.0
 TRIES = 3  # stories, of which one must keep the bounds: another process adds to a turn's time, a fault adds to it in each
 # seats in one dict; one more, and it is made anew: 42 MB that nobody has touched, at once
@@ -146,7 +146,7 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
     may be longer than 20 ms.
 
     20 and 100 ms are bounds of the metric, and the test judges by these alone. If no story keeps them, on a machine that computes
-    slower than the one where they were found, or beside others, the test judges by the metric's next bounds that allow for
+    slower than the one where they were found, or beside busy processes, the test judges by the metric's next bounds that allow for
     that. Then it is skipped, so that the report says what was not shown.
     """
     sources = {"main": {"budget": budget}}

@@ -34,8 +34,8 @@ from simulated.updater import Updater
 IDLE_WITHIN = (
     180.0  # virtual seconds after everything is healed: a policy refreshes until it has forgotten the reads
 )
-# of them: then no row is worth its price, for a policy whose budget is larger than its few keys need may refresh them for ever,
-# one after the other, and then there is a moment without a refresh by chance alone
+# After so many of these seconds no row is worth its price any more. A policy with a large budget and few keys may refresh one key
+# after the other for ever, so only chance would bring a moment without a refresh.
 SPENDS_FOR = 90.0
 NOTHING_PAYS = 1e6  # stale reads that a row must prevent
 LOOK_EVERY = 0.1

@@ -444,7 +444,7 @@ async def test_a_turn_takes_in_few_packs_whose_keys_are_of_many_namespaces(names
 
 
 @in_virtual_time
-async def test_the_loop_goes_round_between_two_turns_of_a_queue_that_is_never_empty_so_that_units_hear_their_answers():
+async def test_units_have_time_to_hear_of_their_answers_between_two_turns_of_reading():
     policy = Counting()
     shell = Shell(policy=policy)
     for number in range(40):
