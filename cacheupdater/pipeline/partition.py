@@ -44,7 +44,8 @@ FETCH_PACKS_MOST = 16  # in one fetch of small packs; `full` is looked at before
 FEW_PACKS = (
     8  # a fetch of fewer has emptied the queue; a read of a depot with 32 partitions brings so many of each
 )
-TURN_BYTES = 96 * 1024  # of packs in one turn, in which nothing else runs: 8,000 hints with keys of ten bytes
+FETCH_BYTES = 96 * 1024  # of packs in one fetch, about
+TURN_BYTES = 32 * 1024  # of packs in one turn, in which nothing else runs: 3,000 hints with keys of ten bytes
 EFFORT = 1_000  # of one turn (`Engine.effort`): a key that the policy has not met before costs several times as much as others
 OTHERS = 4  # rounds of the loop after each turn: a unit hears of an answer of Redis after three
 COMMIT_EVERY = 0.1  # seconds; frees the memory queue, and bounds what an idle updater replays after a crash
@@ -340,9 +341,9 @@ class Partition:
 
 
 def _as_many_as(messages: Sequence[Message]) -> int:
-    """How many packs of this size one turn takes. Each turn has a cost of its own, so it takes more of small ones."""
+    """How many packs of this size the next fetch takes. Each fetch has a cost of its own, so it takes more of small ones."""
     size = sum(len(each.payload) for each in messages) // len(messages)
-    return min(max(FETCH_PACKS, TURN_BYTES // max(1, size)), FETCH_PACKS_MOST)
+    return min(max(FETCH_PACKS, FETCH_BYTES // max(1, size)), FETCH_PACKS_MOST)
 
 
 def _of_one_turn(unread: deque[Message], engine: Engine) -> Iterator[Message]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hints.peer import HintPeer
 from live.updater_process import config, eventually
-from suite.pace import Crowd, slowness, soonest
+from suite.pace import slowness, soonest
 
 from cacheupdater_client.protocol.wire import MISS, TOUCH, encode_pack
 
@@ -22,16 +22,11 @@ PACKS, PACK = 40, 1_000
 PROBES = 40
 LONGEST_S = 0.1
 USUAL_S, RARE = 0.02, 0.001  # of processor time: one longer turn in a thousand
-# Cores that other processes may use before they count (Redis takes up to 0.6), and how many times longer they may make our processor
-# time. Beside four processes that change 320 MB each, 7 and 17 of 1,950 turns took more than 20 ms, and no turn took 50.
-ALONE, CROWDED = 1.0, 2.0
 TRIES = 3  # stories, of which one must keep the bounds: another process adds to a turn's time, a fault adds to it in each
 # seats in one dict; one more, and it is made anew: 42 MB that nobody has touched, at once
 LARGE = 2**20 * 2 // 3
 ROUNDS = 3  # so often each key is read, about
-AHEAD = (
-    16  # packs that are sent before the first of them is accepted: as many as the updater will take in a turn
-)
+AHEAD = 16  # packs that are sent before the first of them is accepted: as many as the updater will take in one fetch
 
 
 def _slowest_page(updater, probes=PROBES):
@@ -81,7 +76,7 @@ def test_a_flood_of_keys_of_nobody_does_not_stop_an_updater_of_hundreds_of_names
         peer.hint(MISS, b"app:acme:t299:7")
 
     eventually(lambda: updater.metric("refreshes_total", namespace="t299", result="written") == 1)
-    assert updater.metric("turn_seconds_count") > PACKS
+    assert updater.metric("turn_seconds_count") > 0
 
 
 def _flood(path, packs, draw):
@@ -112,18 +107,16 @@ def _growths(seats, first):
 
 
 def _story(updaters, settings, packs, *, seats):
-    """What the turns of a new updater were, and how much slower than usual the machine was: at its beginning, at its end, or
-    because other processes computed beside it."""
+    """What the turns of a new updater were, and how much slower than usual the machine was at its beginning or its end."""
     updater, slow = updaters.start(settings), slowness()
-    with Crowd(updater.pid) as others:
-        _flood(updater.socket, packs, np.random.default_rng(1))
-        eventually(lambda: updater.metric("done_offset") == ROUNDS * packs, within=400.0)
+    _flood(updater.socket, packs, np.random.default_rng(1))
+    eventually(lambda: updater.metric("done_offset") == ROUNDS * packs, within=400.0)
     kept = "tracked" if seats else "learned"
     eventually(lambda: updater.metric(kept) >= 0.9 * packs * PACK)  # it is told once a second, or estimated
     turns, longer = _turns(updater)
     updater.kill()
     assert turns > packs
-    return turns, longer, max(slow, slowness(), CROWDED if others.cores > ALONE else 1.0)
+    return turns, longer, max(slow, slowness())
 
 
 def _kept(turns, longer, usual, longest, *, seats):
@@ -146,8 +139,8 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
     may be longer than 20 ms.
 
     20 and 100 ms are bounds of the metric, and the test judges by these alone. If no story keeps them, on a machine that computes
-    slower than the one where they were found, or beside busy processes, the test judges by the metric's next bounds that allow for
-    that. Then it is skipped, so that the report says what was not shown.
+    slower than the one where they were found, the test judges by the metric's next bounds that allow for its pace. Then it is
+    skipped, so that the report says what was not shown.
     """
     sources = {"main": {"budget": budget}}
     load = {"source": "main", "python": "live.loaders:plain"}
@@ -172,6 +165,4 @@ def test_turns_stay_short_while_a_million_keys_are_touched(
         assert slow > 1.0, longer
         wider = [min(each for each in longer if each >= bound * slow) for bound in (USUAL_S, LONGEST_S)]
         assert _kept(turns, longer, *wider, seats=seats), longer
-        pytest.skip(
-            f"the machine is {slow:.1f} times slower than usual, or crowded: judged by {wider} s of CPU"
-        )
+        pytest.skip(f"the machine is {slow:.1f} times slower than usual: judged by {wider} s of CPU")

@@ -6,10 +6,7 @@ try keeps the bound: `soonest`. For mere waiting there is `PATIENCE_S`, which co
 
 from __future__ import annotations
 
-import os
 from time import monotonic, process_time
-
-import psutil
 
 from suite.beside import Beside
 
@@ -63,29 +60,6 @@ class Metronome(Beside):
         while not self.ended.wait(self.BEAT_S):
             now = monotonic()
             self.latest, began = max(self.latest, now - began - self.BEAT_S), now
-
-
-class Crowd:
-    """How many cores all other processes use during the block of a `with`: a control for the processor time of ours.
-
-    Processes share caches and memory, so whoever computes beside us makes our own processor time longer, too.
-    """
-
-    def __init__(self, *pids):
-        self._ours = [psutil.Process(pid) for pid in (os.getpid(), *pids)]
-        self.cores = 0.0
-
-    def __enter__(self):
-        self._began, self._before = monotonic(), self._others()
-        return self
-
-    def __exit__(self, *_):
-        self.cores = (self._others() - self._before) / (monotonic() - self._began)
-
-    def _others(self):
-        every = psutil.cpu_times()
-        ours = sum(sum(each.cpu_times()[:2]) for each in self._ours)
-        return sum(every) - every.idle - every.iowait - every.guest - every.guest_nice - ours
 
 
 def left_ms(of_ms, began):
