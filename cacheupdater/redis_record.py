@@ -7,7 +7,6 @@ again here, and nothing is known of what a record holds.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from hashlib import sha1
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
@@ -21,6 +20,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from cacheupdater import masking
+from cacheupdater.answer_time import AnswerTime
 from cacheupdater.core import cache_url
 from cacheupdater.errors import Faulty, Misconfigured, Unavailable
 
@@ -121,7 +121,7 @@ class RedisRecord:
     async def _one_call(self) -> AsyncIterator[None]:
         """Limits the time of one exchange, and turns its failures into our errors."""
         try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
+            async with AnswerTime(CALL_TIMEOUT_S):
                 if (
                     self._kind is cache_url.Sentinels
                 ):  # a former primary answers for a while: ask who it is now

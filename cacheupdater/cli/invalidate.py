@@ -47,7 +47,7 @@ def invalidate(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     for key, why in kept.items():
         _say(key, f"was not removed: {why}")
     # the fence does not tell whether a value stood there
-    print(f"invalidated {len(keys) - len(kept)} of {len(keys)}")
+    print(f"invalidated {len(keys) - len(kept)} of {len(keys)} in {config.cache}")
     return exits.SOFTWARE if kept else exits.OK
 
 

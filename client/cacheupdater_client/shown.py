@@ -10,7 +10,7 @@ import re
 
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.-]+)(?::[0-9]{1,5})?"
 _WHERE = re.compile(rf"[a-z][a-z0-9+.-]{{0,20}}://(?:{_HOST}(?:,{_HOST})*)?(?:/[\w./%-]*)?")
-_WORD = re.compile(r"[\w./-]{0,100}(?::[0-9]{1,5})?")  # no URL at all: mistyped
+_WORD = re.compile(r"(?:unix:)?[\w./-]{0,100}(?::[0-9]{1,5})?")  # no URL at all: mistyped, or unix:/path
 _OPTION = re.compile(
     r"(?:ca|cert|key|tls|sasl|password_file|token_file|stream|partitions|length|evicting)=[\w./:%-]*"
 )

@@ -265,7 +265,7 @@ def test_a_value_can_be_removed_by_hand(updater, application, session_redis_url)
     application.get("banner:gone")  # once: a second miss that comes late has a refresh of its own
     with redis.Redis.from_url(session_redis_url) as plain:
         eventually(lambda: plain.get("banner:gone"))
-    said = "invalidated 2 of 2\n"
+    said = f"invalidated 2 of 2 in {session_redis_url}\n"
     assert command(updater, "invalidate", "banner:gone", "banner:never") == (0, said, "")
     with redis.Redis.from_url(session_redis_url) as plain:
         assert plain.get("banner:gone") is None
@@ -276,7 +276,7 @@ def test_a_key_of_no_namespace_is_named_when_it_is_invalidated(updater, session_
     with redis.Redis.from_url(session_redis_url) as plain:
         plain.set(key, "old")
         code, said, why = command(updater, "invalidate", key, "banner:never")
-        assert (code, said) == (0, "invalidated 2 of 2\n")
+        assert (code, said) == (0, f"invalidated 2 of 2 in {session_redis_url}\n")
         assert why == (
             f"cacheupdater: {key} is of no namespace, so no updater fills it again:"
             " is it spelled as in Redis?\n"
@@ -290,10 +290,10 @@ def test_a_value_that_redis_does_not_remove_is_named(updaters, redis_server):
         admin.execute_command(
             "ACL", "SETUSER", "operator", "on", ">pass", "+@all", "~banner:home", "~*banner:home*"
         )
-        url = redis_server.url.replace("redis://", "redis://operator:pass@")
+        url, shown = (redis_server.url.replace("//", f"//{user}@") for user in ("operator:pass", "***"))
         nobody = updaters.make(config(url, SOURCES, NAMESPACES))
         code, said, why = command(nobody, "invalidate", "banner:home", "banner:away")
-        assert (code, said) == (70, "invalidated 1 of 2\n")
+        assert (code, said) == (70, f"invalidated 1 of 2 in {shown}\n")
         assert "banner:away was not removed: NOPERM" in why
         assert admin.mget("banner:home", "banner:away") == [None, b"old"]
 

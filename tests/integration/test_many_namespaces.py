@@ -29,6 +29,7 @@ NEAR, NEAREST = 0.10, 0.05  # of a quota: all namespaces, and nearly all
 NEARLY_ALL = 0.99
 NUMBERS = (3_000, 2_000, 1_000)  # of namespaces: each the next if the one before is more than a core can do
 BUSY = 0.85  # of a core: a process with more has no time left, for the machine takes some of it
+IDLE = 0.15  # cores that nobody uses: with fewer, other processes take time from the updater
 JAIN = 0.99
 # A namespace whose row has waited for its turn makes up for that with two rows in one statement. With a burst of one row the
 # time would be lost. Three rows are 5 % of a minute's.
@@ -39,6 +40,12 @@ WEIGHED_S = 24.0  # in a third of it, one unit more or less is 5 % of the smalle
 
 def _wall():
     return time.time()  # noqa: TID251  the clock of PostgreSQL
+
+
+def _idle():
+    """Seconds that the machine's cores have been idle, added up."""
+    cores = psutil.cpu_times()
+    return cores.idle + cores.iowait
 
 
 class Application(threading.Thread):
@@ -71,11 +78,12 @@ class Measured:
 
     def __init__(self, updater, application, plain, *, warm, seconds):
         time.sleep(warm)
-        began, before = _wall(), self._processor(updater)
+        began, before, idle = _wall(), self._processor(updater), _idle()
         time.sleep(seconds)
         ended = _wall()
         self.seconds = ended - began
         self.processor = self._processor(updater) - before
+        self.idle = (_idle() - idle) / self.seconds  # cores that nobody has used
         application.ended.set()
         application.join()
         self.rows: Counter[str] = Counter()
@@ -89,6 +97,11 @@ class Measured:
     def used(self):
         """How much of a core the updater has used."""
         return self.processor / self.seconds
+
+    @property
+    def crowded(self):
+        """Whether other processes left the updater less than a core."""
+        return self.used < BUSY and self.idle <= IDLE
 
     def rates(self, spaces):
         """Rows a second of each namespace."""
@@ -130,7 +143,8 @@ def namespaces(number, load, **settings):
 
 
 def judge(measured, spaces, record, title):
-    """Each namespace has got its quota of one row a second."""
+    """Each namespace has got its quota of one row a second. If others took the machine's time from the updater, and so the namespaces
+    have got less, the test is skipped."""
     got = measured.rates(spaces)
     near = measured.near(spaces)
     jain = sum(got) ** 2 / (len(got) * sum(each * each for each in got))
@@ -139,6 +153,8 @@ def judge(measured, spaces, record, title):
     record(f"figure: {title}, Jain's index", f"{jain:.5f}")
     record(f"figure: {title}, updater, % of a core", 100 * measured.used)
     record(f"figure: {title}, updater, us per row and its {OFFER} hints", 1e6 * measured.used / sum(got))
+    if near[0] < NEARLY_ALL and measured.crowded:
+        pytest.skip(f"other processes took the time of the updater, which had {measured.used:.0%} of a core")
     assert near[0] >= NEARLY_ALL, (near, min(got), max(got), measured.used)
     assert near[1] == 1.0, (min(got), max(got))
     assert jain >= JAIN
@@ -147,7 +163,8 @@ def judge(measured, spaces, record, title):
 @pytest.mark.timeout(480)
 def test_three_thousand_namespaces_get_their_quotas(measure, amount, record_property):
     """On a machine that is too slow for 3,000 rows and 9,000 hints a second in one process, as many as it bears: the figures say
-    how many. Whether it is too slow is seen by the processor time of the updater, not by what the namespaces got."""
+    how many. Whether it is too slow is seen by the processor time that the updater has used and the machine had left, not by what the
+    namespaces got."""
     for number in NUMBERS:
         spaces = namespaces(number, {"source": "main", "python": "live.loaders:dated"}, quota=QUOTA)
         source = {
@@ -155,10 +172,11 @@ def test_three_thousand_namespaces_get_their_quotas(measure, amount, record_prop
             "pool_size": 32,
         }  # one row a statement: many small loads at a time
         measured = measure(source, spaces, rate=OFFER * number, seconds=amount(60, 60))
-        if measured.used < BUSY or measured.near(spaces)[0] >= NEARLY_ALL:
+        had_time = measured.used < BUSY and not measured.crowded
+        if had_time or measured.near(spaces)[0] >= NEARLY_ALL:
             break
         record_property(
-            f"figure: a whole core is too little for so many namespaces, % of it for {number:,}",
+            f"figure: the machine is too slow for {number:,} namespaces, % of a core that the updater got",
             100 * measured.used,
         )
     judge(measured, spaces, record_property, f"{number:,} namespaces with quotas")

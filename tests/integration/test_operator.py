@@ -233,7 +233,7 @@ def test_a_mistake_in_one_namespace_leaves_an_operator_every_command_that_can_be
         assert "item is resumed" in told("resume", "item")
         eventually(lambda: not paused(updater))
         plain.set("item:2", "by hand")
-        assert told("invalidate", "item:2", "item:never") == "invalidated 2 of 2\n"
+        assert told("invalidate", "item:2", "item:never") == f"invalidated 2 of 2 in {redis_url}\n"
         assert plain.get("item:2") is None
 
         updater.terminate()

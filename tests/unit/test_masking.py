@@ -108,6 +108,11 @@ def test_a_file_that_is_refused_shows_no_user_and_no_password(where, url, tmp_pa
         assert CANARY not in said
 
 
+@pytest.mark.parametrize("target", ["unix:/run/hints.sock", "unix:///run/hints.sock", "/run/hints.sock"])
+def test_a_socket_is_shown_however_it_is_spelled(target):
+    assert shown(target) == target
+
+
 @pytest.mark.parametrize(
     ("where", "url"),
     [

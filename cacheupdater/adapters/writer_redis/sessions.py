@@ -20,6 +20,7 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import ConnectionPool
 
 from cacheupdater import masking
+from cacheupdater.answer_time import AnswerTime
 from cacheupdater.core import cache_url
 from cacheupdater.errors import Misconfigured, Unavailable
 from cacheupdater_client.protocol import fence
@@ -286,7 +287,7 @@ def _sent(window: Sequence[Sequence[Any]], *, asking: bool) -> Sequence[Sequence
 async def one_call() -> AsyncIterator[None]:
     """Limits the time of one exchange, and turns its failures into Unavailable."""
     try:
-        async with asyncio.timeout(CALL_TIMEOUT_S):
+        async with AnswerTime(CALL_TIMEOUT_S):
             yield
     except (TimeoutError, redis_errors.TimeoutError) as e:
         raise Unavailable(f"Redis did not answer within {CALL_TIMEOUT_S:g} s") from e

@@ -1,0 +1,52 @@
+"""How long a server may take to answer, counted only while our loop runs.
+
+A loop can stand still: its container has used up its share of a core, its machine was asleep, a turn was long. Then an answer
+lies in a socket that nobody reads. When the loop goes on, it may run a timer that is due before it reads the socket, and the
+call would end as if the server had been silent. So the time has parts. Each part has a timer of its own, and a loop that stood
+still uses up one part only: it has all the others in which to read the answer.
+
+Calls to Redis use it. A call lives in one `async with`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+PARTS = 5
+"""A call that is never answered ends as late as by one timer. While the loop runs, most calls are answered in the first part."""
+
+
+class AnswerTime:
+    """`async with` it: TimeoutError if the block takes longer than so many seconds."""
+
+    __slots__ = ("_left", "_loop", "_part", "_timeout", "_timer")
+
+    def __init__(self, seconds: float) -> None:
+        self._part = seconds / PARTS
+        self._left = PARTS
+        self._timeout = asyncio.timeout(None)
+
+    async def __aenter__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._timeout.__aenter__()
+        self._begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        await self._timeout.__aexit__(kind, error, trace)
+
+    def _begin(self) -> None:
+        self._timer = self._loop.call_later(self._part, self._end)
+
+    def _end(self) -> None:
+        self._left -= 1
+        if self._left:
+            self._begin()
+        else:
+            self._timeout.reschedule(self._loop.time())
