@@ -6,8 +6,12 @@ that wait for an updater say that theirs does not: for them an empty namespace i
 is found and floors of ours stand beside the values, or if nobody has written a value by the time when we would write one. It is
 foreign if most of the values are. It is also foreign if one field is, in most of the values that tell anything about it: a
 price that is mostly NULL is judged by the few that are not. A foreign namespace stays so until the process starts with another
-configuration. While no row has been found, no namespace is called ours: `pipeline.rowless` says what may be removed then. Values of
-ours may have been written in an earlier form: `reformed` says so with the verdict. `now` is an argument; nothing is read here.
+configuration. While no row has been found, no namespace is called ours: `pipeline.rowless` says what may be removed then.
+
+A few values of ours let us write at once, for a restart must not cost two seconds. But they say little of the others: the
+verdict is `settled` only with `ENOUGH` values, or after `WATCHED`. Until then foreign values among ours stay, and most of the
+values may still turn out to be the application's. Values of ours may have been written in an earlier form: `reformed` says so.
+`now` is an argument; nothing is read here.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PATIENCE = 2.0  # seconds: an application that missed a key has loaded and written it by then
+WATCHED = 20.0  # seconds until few values of ours settle the verdict: so long a change may wait, and each look costs a call
 ENOUGH = 20  # values that decide at once; more would cost Redis and tell nothing new
 FEW = 3  # values of ours: a column may hold another kind of content in one of them, without another form
 
@@ -52,6 +57,7 @@ class Verdict:
     def __init__(self) -> None:
         self.says: Literal["nothing", "ours", "foreign"] = "nothing"
         self.why = ""
+        self.settled = False  # whether no other value can change it
         self.reformed = ""  # what of our own values would be written in another form now
         self.awaited = False  # readers wait for us: their application fills nothing
         self._until: float | None = None  # when it is given at the latest, whatever has been seen
@@ -65,21 +71,53 @@ class Verdict:
 
     def saw(self, values: Mapping[bytes, Seen], now: float, *, writing: bool = True) -> None:
         """These values stand at their keys now; keys without any are left out. `writing`: we would write something now."""
+        if self.says == "ours":
+            self._saw_more(values, now)
         if self.says != "nothing":
             return
         self._seen.update(values)
         over = self.wait(now) <= 0.0
-        seen = self._seen.values()
-        ours = [each for each in seen if each.sight is Sight.OWN]
-        theirs = [each for each in seen if each.sight in {Sight.LIKE, Sight.FOREIGN}]
-        if writing and (len(ours) > len(theirs) or (not theirs and over)):
-            self.reformed = _reformed(ours)
-            self._give("ours")
+        ours, theirs = self._whose()
+        if writing and len(ours) > len(theirs):
+            self.says, self._until = "ours", now + WATCHED
+            self._watch(ours, theirs, now)
+        elif writing and not theirs and over:
+            self._settle("ours")
         elif theirs and (over or len(theirs) >= ENOUGH):
-            self.why = _most(theirs) or _most_that_tell(theirs)
-            self._give("foreign" if self.why else "ours")
+            self._judge(theirs)
         elif not writing:
             self._forget_some()
+
+    def stays(self, key: bytes) -> bool:
+        """Whether the value of this key stays for now, although we write others."""
+        seen = self._seen.get(key)
+        return self.says == "ours" and seen is not None and seen.sight is Sight.FOREIGN
+
+    def _saw_more(self, values: Mapping[bytes, Seen], now: float) -> None:
+        if not self.settled:
+            self._seen = {
+                **values,
+                **self._seen,
+            }  # what was seen first counts: since then we may have written it
+            self._watch(*self._whose(), now)
+
+    def _watch(self, ours: Sequence[Seen], theirs: Sequence[Seen], now: float) -> None:
+        """We write. Do the values so far settle that?"""
+        self.reformed = self.reformed or _reformed(ours)
+        if len(ours) + len(theirs) < ENOUGH and now < (self._until or now):
+            return
+        if len(theirs) > len(ours):
+            self._judge(theirs)
+        else:
+            self._settle("ours")
+
+    def _whose(self) -> tuple[Sequence[Seen], Sequence[Seen]]:
+        """The values that were seen: ours, and those of the application that can be compared."""
+        seen = self._seen.values()
+        theirs = (Sight.LIKE, Sight.FOREIGN)
+        return [each for each in seen if each.sight is Sight.OWN], [
+            each for each in seen if each.sight in theirs
+        ]
 
     def _forget_some(self) -> None:
         """While no row is found, each unit may bring other values: the latest ones are enough."""
@@ -87,8 +125,12 @@ class Verdict:
         for key in no_row[:-ENOUGH]:
             del self._seen[key]
 
-    def _give(self, says: Literal["ours", "foreign"]) -> None:
-        self.says = says
+    def _judge(self, theirs: Sequence[Seen]) -> None:
+        self.why = _most(theirs) or _most_that_tell(theirs)
+        self._settle("foreign" if self.why else "ours")
+
+    def _settle(self, says: Literal["ours", "foreign"]) -> None:
+        self.says, self.settled = says, True
         self._seen.clear()
 
 

@@ -2,19 +2,23 @@
 
 Every partition asks `Judging` before it loads a unit, and before it writes one. For a namespace that is known to be ours this
 costs one look into a mapping. Before that, the first keys of each unit are read from Redis in one call. The unit is loaded
-only if there is something to compare; otherwise its budget is given back. If the first values are ours, and in another form
-than we would write now, this is a trouble for as long as a value lives, by the settings of now and of before the last reload.
-Values of an earlier process may have been written with a longer ttl; nobody knows that one.
+only if there is something to compare; otherwise its budget is given back. If few values of ours let us write, this goes on until
+the verdict is settled.
+
+If the first values are ours, and in another form than we would write now, this is a trouble for as long as a value lives, by the
+settings of now and of before the last reload. Values of an earlier process may have been written with a longer ttl; nobody knows
+that one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core import kinds, likeness
 from cacheupdater.core.answers import FOREIGN, Answer, Result
 from cacheupdater.core.mending import advice, unreadable
-from cacheupdater.core.verdict import ENOUGH, Seen, Sight, Verdict
+from cacheupdater.core.verdict import ENOUGH, PATIENCE, Seen, Sight, Verdict
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
@@ -28,11 +32,19 @@ if TYPE_CHECKING:
 
 _STILL = "nothing is written until the configuration changes (check --connect shows them side by side)"
 _BOTH = "they are replaced one by one, so the application must be able to read both (check --connect shows them side by side)"
+_LATER = Answer(Result.UNDECIDED, wait=PATIENCE)
 _NAMED = 3  # differing fields that a line of the log names; people read it
 
 
+class Judged(NamedTuple):
+    """What may be written of a unit."""
+
+    barred: Answer | None = None  # the answer of all its keys, if nothing may be written
+    stay: Mapping[bytes, Answer] = MappingProxyType({})  # the answers of keys whose values stay for now
+
+
 class Judging:
-    """All namespaces of a process that have no verdict yet, or were found to be the application's."""
+    """All namespaces of a process without a settled verdict, and those that were found to be the application's."""
 
     def __init__(self, namespaces: Iterable[Namespace], notices: Notices) -> None:
         self._open = {each: Verdict() for each in namespaces}
@@ -63,6 +75,16 @@ class Judging:
 
     def is_open(self, namespace: Namespace) -> bool:
         """Whether the namespace has no verdict yet, or was found to be the application's."""
+        verdict = self._open.get(namespace)
+        return verdict is not None and verdict.says != "ours"
+
+    def stays(self, namespace: Namespace, key: bytes) -> bool:
+        """Whether a value of the application stays for now in a namespace that seems to be ours."""
+        verdict = self._open.get(namespace)
+        return verdict is not None and verdict.stays(key)
+
+    def is_watched(self, namespace: Namespace) -> bool:
+        """Whether the values of the namespace are still looked at."""
         return namespace in self._open
 
     def is_foreign(self, namespace: Namespace) -> bool:
@@ -92,7 +114,7 @@ class Judging:
         first = keys[:ENOUGH]
         looks = zip(first, await recipe.writer.look(first, values=True), strict=True)
         found = {key: each for key, each in looks if each is not None and each.here}
-        return found or self._given(namespace, verdict, {}, now, writing=False, recipe=recipe) or {}
+        return found or self._given(namespace, verdict, {}, now, writing=False, recipe=recipe).barred or {}
 
     def judge(
         self,
@@ -102,11 +124,11 @@ class Judging:
         *,
         found: Mapping[bytes, Found],
         rows: Mapping[bytes, object | None],
-    ) -> Answer | None:
-        """After a load: one answer for all keys if nothing may be written, else None."""
+    ) -> Judged:
+        """After a load: what may be written."""
         verdict = self._open.get(namespace)
         if verdict is None:
-            return None
+            return _ALL
         seen = {key: seen_of(recipe, each, rows.get(key)) for key, each in found.items()}
         writing = any(row is not None for row in rows.values())
         return self._given(namespace, verdict, seen, now, writing=writing, recipe=recipe)
@@ -120,17 +142,18 @@ class Judging:
         *,
         writing: bool,
         recipe: Recipe,
-    ) -> Answer | None:
+    ) -> Judged:
         verdict.saw(seen, now, writing=writing)
         if verdict.says == "foreign":
-            return self._refusal(namespace, verdict, recipe)
+            return Judged(self._refusal(namespace, verdict, recipe))
         if verdict.says == "ours":
-            self._open.pop(namespace, None)
-            if verdict.reformed:
+            if verdict.settled:
+                self._open.pop(namespace, None)
+            if verdict.reformed and namespace.name not in self._reformed:
                 self._tell_reformed(namespace, verdict.reformed, now)
-            return None
+            return Judged(stay={key: _LATER for key in seen if verdict.stays(key)})
         wait = verdict.wait(now)
-        return Answer(Result.UNDECIDED, wait=wait) if wait else None
+        return Judged(Answer(Result.UNDECIDED, wait=wait)) if wait else _ALL
 
     def _tell_reformed(self, namespace: Namespace, what: str, now: float) -> None:
         name = namespace.name
@@ -141,6 +164,9 @@ class Judging:
         mended = advice(verdict.why, form=recipe.form, declared=recipe.declared)
         self._notices.trouble("foreign", namespace.name, f"{verdict.why}; {_STILL}: {mended}")
         return FOREIGN
+
+
+_ALL = Judged()
 
 
 def seen_of(recipe: Recipe, found: Found, row: object | None) -> Seen:

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.answers import Answer, Result, plain
+from cacheupdater.core.answers import BRAKED, Answer, Result, plain
 from cacheupdater.core.outcomes import Failure, Load
 from cacheupdater.core.unit import Phase, Unit
 from cacheupdater.errors import CacheUpdaterError, Faulty, TimedOut, Unavailable, Unpaid, Unreached
@@ -283,13 +283,14 @@ class Partition:
         suspects = self.engine.suspects(unit, absent)
         valueless = await without_value(recipe, suspects) if suspects else ()
         kept = self.engine.braked(unit, absent, clock(), valueless=valueless)
-        rows = dict(zip(keys, found, strict=True)) if judging.is_open(unit.namespace) else {}
-        barred = judging.judge(unit.namespace, recipe, clock(), found=found_there, rows=rows)
+        rows = dict(zip(keys, found, strict=True)) if judging.is_watched(unit.namespace) else {}
+        barred, stay = judging.judge(unit.namespace, recipe, clock(), found=found_there, rows=rows)
         rowless: Sequence[bytes] = ()
         if absent and barred is None and judging.is_open(unit.namespace):
             rowless = await keeping(recipe, absent, frozenset(chain.from_iterable(unit.announced)))
             kept = frozenset(rowless).union(kept or ()) or kept  # None still means that the brake is off
-        prepared = prepare(recipe, keys, found, complete=not absent, kept=kept or (), lot=around.random())
+        stay = {**dict.fromkeys(kept or (), BRAKED), **stay}
+        prepared = prepare(recipe, keys, found, complete=not absent, stay=stay, lot=around.random())
         if barred is None:
             answers = await write(recipe, token, prepared, namespace=name, observer=around.observer)
             self._telling.answered(unit, answers)

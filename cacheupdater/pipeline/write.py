@@ -1,7 +1,7 @@
 """From values to Redis: encode, then one fenced write for the unit.
 
-The partition calls these functions after the load. A value that cannot be encoded fails its own key. A braked key keeps its
-value. The answers go back to the engine in the order of the unit's keys.
+The partition calls these functions after the load. A value that cannot be encoded fails its own key. Some keys keep their
+values: the brake says so, or the verdict. The answers go back to the engine in the order of the unit's keys.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from cacheupdater.core.answers import BRAKED, Answer, Result
+from cacheupdater.core.answers import Answer, Result
 from cacheupdater.errors import CacheUpdaterError
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Found, Observer
@@ -57,25 +57,25 @@ def prepare(
     found: Sequence[object | None],
     *,
     complete: bool,
-    kept: Collection[bytes],
+    stay: Mapping[bytes, Answer],
     lot: float,
 ) -> Prepared:
-    """Encode the values that were found. None means an absent row: its key is deleted unless the brake has `kept` it."""
+    """Encode the values that were found. None means an absent row, whose key is deleted. Values of the keys in `stay` stay."""
     ttls = recipe.ttls_ms(len(keys), lot)
-    if complete:
+    if complete and not stay:
         with suppress(Inexpressible):  # the loop below finds the value at fault
             return Prepared(list(zip(keys, map(recipe.encode, found), ttls, strict=True)), {})
     entries, left = [], {}
     for at, (key, value, ttl_ms) in enumerate(zip(keys, found, ttls, strict=True)):
+        if key in stay:
+            left[at] = stay[key]
+            continue
         try:
             encoded = None if value is None else recipe.encode(value)
         except Inexpressible as e:
             left[at] = Answer(Result.FAILED, why=str(e))
             continue
-        if value is None and key in kept:
-            left[at] = BRAKED
-        else:
-            entries.append((key, encoded, ttl_ms))
+        entries.append((key, encoded, ttl_ms))
     return Prepared(entries, left)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheupdater.core.verdict import ENOUGH, FEW, PATIENCE, Seen, Sight, Verdict
+from cacheupdater.core.verdict import ENOUGH, FEW, PATIENCE, WATCHED, Seen, Sight, Verdict
 
 OWN, LIKE, FOREIGN = Seen(Sight.OWN), Seen(Sight.LIKE), Seen(Sight.FOREIGN, "they do not read as json")
 
@@ -48,6 +48,51 @@ def test_floors_of_ours_say_it_at_once():
     verdict = Verdict()
     verdict.saw(seen(OWN), 0.0)
     assert verdict.says == "ours"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ([FOREIGN] * (ENOUGH - 1), "foreign"),
+        ([LIKE] * (ENOUGH - 1), "ours"),
+        ([OWN] * 9 + [FOREIGN] * 10, "ours"),
+        ([OWN] * 8 + [FOREIGN] * 11, "foreign"),
+        ([OWN] * (ENOUGH - 1), "ours"),
+    ],
+)
+def test_few_values_of_ours_settle_nothing_until_enough_have_been_seen(more, says):
+    verdict = Verdict()
+    verdict.saw(seen(OWN), 0.0)
+    for at, sight in enumerate(more, 1):  # one by one, as on a quiet day
+        assert (verdict.says, verdict.settled) == ("ours", False)
+        verdict.saw(seen(sight, first=at), 0.1 * at)
+        if not verdict.settled:
+            assert verdict.stays(b"p:%d" % at) == (sight is FOREIGN)
+    assert (verdict.says, verdict.settled) == (says, True)
+    assert not any(verdict.stays(key) for key in seen(OWN, *more))
+
+
+@pytest.mark.parametrize(
+    ("more", "says"), [([FOREIGN], "ours"), ([FOREIGN, FOREIGN], "foreign"), ([LIKE, LIKE], "ours")]
+)
+def test_few_values_settle_it_after_a_minute_and_ours_win_where_there_are_as_many(more, says):
+    verdict = Verdict()
+    verdict.saw(seen(OWN), 10.0)
+    verdict.saw(seen(*more, first=1), 9.9 + WATCHED)
+    assert not verdict.settled
+    verdict.saw({}, 10.0 + WATCHED)
+    assert (verdict.says, verdict.settled) == (says, True)
+
+
+def test_what_was_seen_first_counts_once_we_write_for_then_it_is_ours():
+    verdict = Verdict()
+    verdict.saw(seen(OWN), 0.0)
+    for at in range(5):
+        verdict.saw(seen(LIKE, LIKE, first=1), at)
+        verdict.saw(seen(OWN, OWN, first=1), at + 0.5)
+    verdict.saw(seen(*[FOREIGN] * 10, first=3), 6.0)
+    verdict.saw(seen(*[OWN] * 7, first=13), 7.0)  # 8 of ours beside 12
+    assert verdict.says == "foreign"
 
 
 @pytest.mark.parametrize(
@@ -97,9 +142,9 @@ def test_values_that_read_as_nothing_of_ours_are_foreign_although_no_row_is_foun
     assert verdict.says == "foreign"
 
 
-def test_it_is_given_once():
+def test_it_is_settled_once():
     verdict = Verdict()
-    verdict.saw(seen(OWN), 0.0)
+    verdict.saw(seen(*[OWN] * ENOUGH), 0.0)
     verdict.saw(seen(*[FOREIGN] * ENOUGH), 10.0)
     assert verdict.says == "ours"
 
@@ -151,3 +196,12 @@ def test_values_of_ours_tell_whether_they_are_in_an_earlier_form(sights, reforme
     assert verdict.says == "ours"
     assert verdict.reformed.startswith(reformed)
     assert bool(verdict.reformed) == bool(reformed)
+
+
+def test_values_of_ours_that_are_seen_one_by_one_tell_it_too():
+    verdict = Verdict()
+    for at in range(FEW):
+        assert verdict.reformed == ""
+        verdict.saw(seen(SPELLED, first=at), at)
+        verdict.saw(seen(OWN, first=at), at + 0.5)  # we have rewritten it
+    assert verdict.reformed.startswith(f"{FEW} of the first {FEW} values")

@@ -146,6 +146,57 @@ async def test_after_a_restart_our_own_values_say_it_at_once():
         assert {shell.redis.get(key) for key in KEYS} == {b'{"id":%d,"price":"8.90"}' % n for n in range(30)}
 
 
+@in_virtual_time
+async def test_one_value_of_ours_does_not_give_up_those_of_the_application(caplog):
+    """Restarted with another form, after a night in which one key was read."""
+    caplog.set_level(logging.WARNING)
+    shell = shop()
+    for key in KEYS:
+        shell.redis.set(key, FOREIGN["numbers"])
+    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 60_000)], form="json")
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        for key in KEYS:
+            shell.queue.touch(key)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(10.0)
+    assert written(shell) == [KEYS[0]]
+    assert {shell.redis.get(key) for key in KEYS[1:]} == {FOREIGN["numbers"]}
+    [said] = [each.message for each in caplog.records if each.event == "foreign"]
+    assert "price is a number and would become text" in said
+
+
+@in_virtual_time
+async def test_a_change_that_is_dropped_takes_no_value_that_stays_for_now():
+    shell = shop(backlog_age=5.0)
+    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 90_000)], form="json")
+    shell.redis.set(KEYS[1], FOREIGN["numbers"])
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        shell.queue.touch(KEYS[0])
+        await asyncio.sleep(1.0)
+        shell.queue.change(KEYS[1])
+        await asyncio.sleep(30.0)
+        assert shell.redis.get(KEYS[1]) == FOREIGN["numbers"]
+        assert shell.observer.total("dropped", label="p") == 1
+
+
+@in_virtual_time
+async def test_a_stranger_among_few_values_of_ours_is_written_once_the_verdict_is_settled():
+    shell = shop()
+    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 90_000)], form="json")
+    shell.redis.set(KEYS[1], FOREIGN["numbers"])
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        shell.queue.touch(KEYS[0])
+        await asyncio.sleep(1.0)
+        shell.queue.change(KEYS[1])
+        await asyncio.sleep(17.0)
+        assert shell.redis.get(KEYS[1]) == FOREIGN["numbers"]
+        await asyncio.sleep(5.0)
+        assert shell.redis.get(KEYS[1]) == b'{"id":1,"price":"8.90"}'
+
+
 THEIRS = b'{"id":1,"price":"3"}'  # reads as ours would
 
 
@@ -384,6 +435,19 @@ async def test_after_a_restart_with_another_form_our_own_values_are_told_for_one
         assert shell.notices.standing() == []
     said = [each.message for each in caplog.records if each.event == "form_changed"]
     assert len(said) == 1
+
+
+@in_virtual_time
+async def test_our_own_values_in_another_form_are_told_where_they_are_read_one_by_one():
+    shell = shop()
+    committed(shell, b'{"id":1,"price":1.5}', "json")
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        for key in KEYS[:3]:
+            assert standing(shell) == []
+            shell.queue.touch(key)
+            await asyncio.sleep(1.0)
+    assert standing(shell) == ["form_changed"]
 
 
 @in_virtual_time

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from stories.shell import in_virtual_time
 
-from cacheupdater.core.answers import ADOPTED, BRAKED, UNCHANGED, WRITTEN, Result
+from cacheupdater.core.answers import ADOPTED, BRAKED, UNCHANGED, WRITTEN, Answer, Result
 from cacheupdater.errors import Unavailable
 from cacheupdater.pipeline.recipe import Recipe
 from cacheupdater.pipeline.write import matched, prepare, write
@@ -24,10 +24,11 @@ def redis():
     return MemoryRedis(lambda: 1000.0)
 
 
-async def refresh(redis, found, *, kept=(), keys=KEYS, encoding="json"):
+async def refresh(redis, found, *, braked=(), keys=KEYS, encoding="json"):
     """As the partition does after its load; the answers."""
+    stay = dict.fromkeys(braked, BRAKED)
     recipe = Recipe(None, MemoryWriter(redis), encoder(encoding), ttl=300.0)
-    prepared = prepare(recipe, keys, found, complete=None not in found, kept=kept, lot=0.5)
+    prepared = prepare(recipe, keys, found, complete=None not in found, stay=stay, lot=0.5)
     return await write(recipe, redis.token(), prepared, namespace="p", observer=RecordingObserver())
 
 
@@ -85,7 +86,7 @@ async def test_a_row_that_is_absent_is_deleted(redis):
 async def test_braked_rows_are_left_as_they_are_and_the_others_are_written(redis):
     for key in KEYS:
         redis.set(key, b"old", 5_000)
-    assert await refresh(redis, [None, "b", None], kept={KEYS[0], KEYS[2]}) == [BRAKED, ADOPTED, BRAKED]
+    assert await refresh(redis, [None, "b", None], braked={KEYS[0], KEYS[2]}) == [BRAKED, ADOPTED, BRAKED]
     assert [redis.get(key) for key in KEYS] == [b"old", b'"b"', b"old"]
     assert redis.ttl_ms(b"p:1") == 5_000
     assert redis.floor(b"p:1") is None
@@ -95,7 +96,7 @@ async def test_braked_rows_are_left_as_they_are_and_the_others_are_written(redis
 async def test_braked_rows_and_bad_values_keep_their_places_among_the_answers(redis):
     keys = [b"p:%d" % n for n in range(5)]
     redis.set(keys[3], b'"d"')
-    answers = await refresh(redis, [None, CANNOT, "c", "d", None], kept=keys, keys=keys)
+    answers = await refresh(redis, [None, CANNOT, "c", "d", None], braked=keys[::4], keys=keys)
     results = [Result.BRAKED, Result.FAILED, Result.WRITTEN, Result.ADOPTED, Result.BRAKED]
     assert [answer.result for answer in answers] == results
 
@@ -104,8 +105,20 @@ async def test_braked_rows_and_bad_values_keep_their_places_among_the_answers(re
 async def test_a_row_whose_change_was_announced_is_deleted_beside_a_braked_one(redis):
     for key in KEYS:
         redis.set(key, b"old")
-    assert await refresh(redis, [None, None, "c"], kept={KEYS[0]}) == [BRAKED, WRITTEN, ADOPTED]
+    assert await refresh(redis, [None, None, "c"], braked={KEYS[0]}) == [BRAKED, WRITTEN, ADOPTED]
     assert [redis.get(key) for key in KEYS] == [b"old", None, b'"c"']
+
+
+@in_virtual_time
+async def test_a_value_may_stay_although_there_is_a_row(redis):
+    for key in KEYS:
+        redis.set(key, b'"old"')
+    later = Answer(Result.UNDECIDED, wait=2.0)
+    recipe = Recipe(None, MemoryWriter(redis), encoder("json"), ttl=300.0)
+    prepared = prepare(recipe, KEYS, ["a", "b", "c"], complete=True, stay={KEYS[1]: later}, lot=0.5)
+    answers = await write(recipe, redis.token(), prepared, namespace="p", observer=RecordingObserver())
+    assert answers == [ADOPTED, later, ADOPTED]
+    assert [redis.get(key) for key in KEYS] == [b'"a"', b'"old"', b'"c"']
 
 
 class Down(MemoryWriter):
@@ -118,7 +131,8 @@ class Down(MemoryWriter):
 @in_virtual_time
 async def test_a_unit_with_nothing_to_write_is_answered_without_redis(redis):
     recipe = Recipe(None, Down(redis), encoder("json"), ttl=300.0)
-    prepared = prepare(recipe, KEYS, [None, CANNOT, None], complete=False, kept=KEYS, lot=0.5)
+    stay = dict.fromkeys(KEYS[::2], BRAKED)
+    prepared = prepare(recipe, KEYS, [None, CANNOT, None], complete=False, stay=stay, lot=0.5)
     answers = await write(recipe, redis.token(), prepared, namespace="p", observer=RecordingObserver())
     assert [answer.result for answer in answers] == [Result.BRAKED, Result.FAILED, Result.BRAKED]
 
@@ -126,6 +140,6 @@ async def test_a_unit_with_nothing_to_write_is_answered_without_redis(redis):
 @in_virtual_time
 async def test_redis_that_cannot_be_reached_is_the_callers_to_handle(redis):
     recipe = Recipe(None, Down(redis), encoder("json"), ttl=300.0)
-    prepared = prepare(recipe, KEYS, ["a", "b", "c"], complete=True, kept=(), lot=0.5)
+    prepared = prepare(recipe, KEYS, ["a", "b", "c"], complete=True, stay={}, lot=0.5)
     with pytest.raises(Unavailable):
         await write(recipe, redis.token(), prepared, namespace="p", observer=RecordingObserver())
