@@ -1,4 +1,4 @@
-"""What an application's values have, and ours would lack: a row, a field that is always NULL, a life without an end.
+"""What an application's values have, and ours would lack: a row, a field that is always NULL, as long a life, or one without an end.
 
 `side_by_side` asks about the existing values of each namespace, and reports the sentences. A value without a row is removed when
 its key is read. Plain functions: they read nothing, and quote keys, but no values.
@@ -15,10 +15,13 @@ from cacheupdater.core.mending import HIDDEN
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cacheupdater.pipeline.recipe import Recipe
     from cacheupdater.ports import Value
+
+LONGER = 1.1
+"""So many times our ttl is a longer life, and no rounding or jitter."""
 
 CERTAIN = 3
 """So many values without a single row, or without a single content of a field, are no chance."""
@@ -51,12 +54,20 @@ def fields(recipe: Recipe, values: Iterable[tuple[Value, object | None]]) -> str
     )
 
 
-def an_end(eternal: int, among: int, ttl: float) -> str:
-    """So many of the application's values never expire."""
-    return (
-        f"{eternal} of {among} existing values never expire, and would get a ttl of {ttl:g} s with their first refresh:"
-        " does the application load a value that has expired?"
-    )
+def life(lives: Sequence[float | None], among: int, ttl: float) -> Iterator[str]:
+    """How long the application's values live yet. None: for ever."""
+    if eternal := lives.count(None):
+        yield (
+            f"{eternal} of {among} existing values never expire, and would get a ttl of {ttl:g} s with their first refresh:"
+            " does the application load a value that has expired?"
+        )
+    # what is left of a life says that it was at least as long; a shorter rest may belong to an old value
+    longest = max((each for each in lives if each is not None), default=0.0)
+    if longest > LONGER * ttl:
+        yield (
+            f"existing values live for up to {longest:.0f} s more, and ours would live for {ttl:g} s: a key that is read seldom"
+            " would be missed more often: is `ttl` the application's?"
+        )
 
 
 def _encoded(recipe: Recipe, row: object | None) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.config.queues import StreamsQueueConfig
 from cacheupdater.config.units import printable
@@ -32,7 +32,26 @@ EXAMPLES_MAX = 3  # keys that a note names
 SAMPLE_MAX = 100_000  # keys that are looked at for examples: about as many as a second of searching meets
 BEGINNINGS_MAX = 100  # of these keys, the commonest: each is compared with the pattern of each namespace
 SHOWN_MAX = 60  # characters of a key in a sample; a longer one is cut
+# of the keys that begin like a pattern: fewer may be the application's locks and lists, and are not worth a note
+FEWEST, MANY = 3, 1 / 3
 SEARCH_S = 1.0  # seconds for the keys of one namespace; in a large Redis a scan may meet none of them early
+
+
+class Met(NamedTuple):
+    """Keys that begin like a pattern, as far as the search went."""
+
+    keys: Sequence[bytes]  # that fit the pattern
+    nobodys: Sequence[bytes]  # that are of no namespace
+
+    def misfits(self, pattern: Pattern) -> str:
+        """A sentence about keys that no namespace takes; empty if they are few."""
+        among = len(self.keys) + len(self.nobodys)
+        if len(self.nobodys) < max(FEWEST, MANY * among):
+            return ""
+        return (
+            f"{len(self.nobodys)} of the first {among} keys that begin like {_word(pattern.prefix)} fit no pattern, such as"
+            f" {_short(self.nobodys[0])}: nobody refreshes these"
+        )
 
 
 class Search:
@@ -47,23 +66,26 @@ class Search:
         self._stream = queue.address.stream if isinstance(queue, StreamsQueueConfig) else None
         self._elsewhere: tuple[int, Sequence[int]] | None = None
 
-    async def some(self, pattern: Pattern, most: int) -> Sequence[bytes]:
-        """Some keys that fit this pattern."""
-        keys: list[bytes] = []
+    async def some(self, pattern: Pattern, most: int) -> Met:
+        """Keys that begin like this pattern, until so many fit it. Redis may name a key twice."""
+        keys: dict[bytes, None] = {}
+        nobodys: dict[bytes, None] = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(SEARCH_S):
                 async for key in self._glance.keys(pattern.prefix):
-                    if pattern.parse(key) is not None and key not in keys:
-                        keys.append(key)
+                    if pattern.parse(key) is not None:
+                        keys[key] = None
+                    elif len(nobodys) < SAMPLE_MAX and self._is_nobodys(key):
+                        nobodys[key] = None
                     if len(keys) >= most:
                         break
-        return keys
+        return Met(list(keys), list(nobodys))
 
-    async def eternal(self, keys: Sequence[bytes]) -> int:
-        """How many of these keys never expire; 0 if Redis does not say."""
+    async def lives(self, keys: Sequence[bytes]) -> Sequence[float | None]:
+        """How many seconds these values live yet; None: for ever. Nothing if Redis does not say."""
         with suppress(Unavailable):
-            return [await self._glance.ttl(key) for key in keys].count(None)
-        return 0
+            return [await self._glance.ttl(key) for key in keys]
+        return ()
 
     async def astray(self, pattern: Pattern) -> str:
         """Where the application's keys may be, if no key fits the pattern."""

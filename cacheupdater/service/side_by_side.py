@@ -68,7 +68,8 @@ async def side_by_side(config: Config, components: Components, names: Sequence[s
 async def _one(namespace: NamespaceSection, components: Components, search: Search) -> Sequence[Compared]:
     recipe = components.recipe(namespace.name)
     try:
-        keys = await search.some(namespace.pattern, ENOUGH)
+        met = await search.some(namespace.pattern, ENOUGH)
+        keys = met.keys
         looks = zip(keys, await recipe.writer.look(keys, values=True) if keys else (), strict=True)
         found = {key: each for key, each in looks if each is not None and each.here}
     except (Unavailable, Faulty) as e:
@@ -87,9 +88,9 @@ async def _one(namespace: NamespaceSection, components: Components, search: Sear
         said.append(
             Compared(namespace.name, "note", f"updaters have written all of these values, and {others}")
         )
-    if eternal := await search.eternal([each.key for each in pairs if each.found.wrote is None]):
-        said.append(Compared(namespace.name, "note", lacking.an_end(eternal, len(found), recipe.ttl)))
-    return said
+    lives = await search.lives([each.key for each in pairs if each.found.wrote is None])
+    notes = [met.misfits(namespace.pattern), *lacking.life(lives, len(found), recipe.ttl)]
+    return [*said, *(Compared(namespace.name, "note", each) for each in notes if each)]
 
 
 def _uncompared(name: str, error: CacheUpdaterError) -> Compared:

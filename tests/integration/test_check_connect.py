@@ -383,6 +383,42 @@ def test_values_that_never_expire_are_noted_for_ours_do(check, redis_url, pg_url
     assert _of_product(rows)[1][1].startswith(f"1 of 2 {ETERNAL}")
 
 
+@pytest.mark.parametrize(("seconds", "noted"), [(3600, True), (300, False), (60, False)])
+def test_values_that_live_longer_than_ours_would_are_noted(check, redis_url, pg_url, seconds, noted):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products VALUES (1, 'chair')")
+        client.set("product:1", b'{"id":1,"name":"chair"}', ex=seconds)
+        code, rows = check()
+    said = _of_product(rows)
+    assert code == 0
+    assert [state for state, _ in said] == ["ok", "note"][: 1 + noted]
+    if noted:
+        assert re.match(
+            r"existing values live for up to 3\d{3} s more, and ours would live for 300 s", said[1][1]
+        )
+
+
+@pytest.mark.parametrize("fitting", [0, 1, 9])
+def test_keys_that_begin_like_a_pattern_and_fit_none_are_noted_where_they_are_many(
+    check, redis_url, pg_url, fitting
+):
+    with Database(pg_url) as database, redis.Redis.from_url(redis_url) as client:
+        database.execute("INSERT INTO products SELECT n, 'chair' FROM generate_series(1, 9) n")
+        for n in range(1, fitting + 1):
+            client.set(f"product:{n}", '{"id":1,"name":"chair"}')
+        client.mset({f"product:chair {n}": "somebody's" for n in range(4)})
+        code, rows = check()
+    assert code == 0
+    said = [what for _, what in valued(rows) if "fit no pattern" in what or "none fits" in what]
+    if fitting == 9:
+        assert said == []
+    elif fitting:
+        first = "4 of the first 5 keys that begin like product: fit no pattern, such as product:chair"
+        assert said[0].startswith(first)
+    else:
+        assert "none fits product:{id:int}, such as product:chair" in said[0]
+
+
 def test_values_of_a_python_loader_are_not_said_to_be_like_what_it_makes(check, redis_url):
     with redis.Redis.from_url(redis_url) as client:
         client.set("banner:6f9619ff-8b86-d011-b42d-00c04fc964ff", b'{"slot":"top"}', ex=60)

@@ -86,6 +86,7 @@ def namespaces(trials):
             "key": f"{each.says.get('key', examples()[each.way]['key']).partition('{')[0]}{each.shop}:{{id:int}}",
             **{name: said for name, said in each.says.items() if name != "key"},
             "refresh": {"every": "200ms"},
+            "ttl": "5m",  # the applications have the same
         }
         for each in trials
     }
