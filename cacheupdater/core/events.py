@@ -52,6 +52,7 @@ OurEvent: TypeAlias = Literal[
     "feed_lacks",
     "feed_swept",
     "feed_skipped",
+    "feed_unmapped",
 ]
 
 Event: TypeAlias = QueueEvent | OurEvent
@@ -97,6 +98,7 @@ EVENTS: Mapping[str, str] = {
     "feed_lacks": "tables of this source have no topic yet; their changes are read soon after Debezium has made it",
     "feed_swept": "all keys of this namespace in Redis count as changed, now and once more after 31 s: a table was truncated, or changes were lost",
     "feed_skipped": "records in the topics of this source tell no change, and are passed over: they are not JSON, or not Debezium's",
+    "feed_unmapped": "changed rows of tables of this source told no key of a namespace, so nobody refreshes or removes their values: a column of the key is not told, or its content cannot stand in a key. The trouble is over a minute after the last such row",
     "spill_failed": "the disk of a collector's spill is full or faulty; the collector goes on as without a spill, and tries again every 5 s",
 }
 

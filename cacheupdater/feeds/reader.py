@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from cacheupdater.core.words import counted
@@ -21,7 +22,7 @@ from cacheupdater.feeds.lookups import GivenUp
 from cacheupdater.feeds.sweep import Sweeps, Swept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cacheupdater.feed_ports import Batch, Feed, Skipped
     from cacheupdater.feeds.ledger import Safe
@@ -39,6 +40,11 @@ CONFIRM_EVERY_S = (
 )
 BATCHES_MAX = 10_000  # that are not confirmed; then the feed is read no further
 WAITING_EVERY_S = 5.0  # between two questions how much waits at the source
+
+
+UNMAPPED_S = (
+    60.0  # without a row that tells no key, until that trouble is over: others come and go between such rows
+)
 
 
 class Told(NamedTuple):
@@ -71,6 +77,7 @@ class Reader:
         self._lookups = lookups
         self._sweeps = Sweeps(redis)
         self._ledger = Ledger()
+        self._unmapped_until = inf  # when the trouble of rows that tell no key is over
 
     @property
     def namespaces(self) -> Sequence[str]:
@@ -162,13 +169,24 @@ class Reader:
             f" the last one lies in {skipped.where}",
         )
 
+    def _note_unmapped(self, rows: Mapping[str, int], observer: Observer, notices: Notices) -> None:
+        total = sum(rows.values())
+        observer.count("feed_unmapped", total, label=self.source)
+        self._unmapped_until = asyncio.get_running_loop().time() + UNMAPPED_S
+        notices.trouble(
+            "feed_unmapped",
+            self.source,
+            f"{counted(total, 'changed row')} of {', '.join(rows)} told no key of a namespace, so their values stay as they are:"
+            " a column of the key was not told (`REPLICA IDENTITY`), or its content cannot stand in a key",
+        )
+
     async def _put(self, batch: Batch, observer: Observer, notices: Notices) -> list[Safe]:
         """The keys of one batch are on their way."""
         stamp = round((batch.committed or 0.0) * 1e6) or 1
         put = partial(self._keys, stamp=stamp, observer=observer)
         concerned = self._row_keys.of(batch.changes)
         if concerned.unmapped:
-            observer.count("feed_unmapped", concerned.unmapped, label=self.source)
+            self._note_unmapped(concerned.unmapped, observer, notices)
         safe = [await put(list(concerned.keys))] if concerned.keys else []
         swept: dict[str, Swept] = {}
         for lookup, values in concerned.lookups.items():
@@ -203,6 +221,8 @@ class Reader:
         while True:
             await asyncio.sleep(CONFIRM_EVERY_S)
             self._sweeps.settle(notices)
+            if asyncio.get_running_loop().time() >= self._unmapped_until:
+                self._mapped(notices)
             position = self._ledger.take()
             if position is not None:
                 await self._feed.confirm(position)
@@ -218,10 +238,15 @@ class Reader:
                 observer.level("feed_waiting", waiting, label=self.source)
             await asyncio.sleep(WAITING_EVERY_S)
 
+    def _mapped(self, notices: Notices) -> None:
+        self._unmapped_until = inf
+        notices.over("feed_unmapped", self.source)
+
     def _forget(self, notices: Notices) -> None:
         """What was not confirmed comes again, perhaps to another updater. The other one then says what is wrong with the feed."""
         notices.over("feed_lacks", self.source)
         notices.over("feed_skipped", self.source)
+        self._mapped(notices)
         self._ledger = Ledger()
         self._sweeps.forget(notices)
 

@@ -47,7 +47,9 @@ class Concerned(NamedTuple):
 
     keys: dict[bytes, None]
     lookups: dict[Lookup, dict[Cell, None]]  # with the values of each one's column
-    unmapped: int  # rows that did not tell a column, or whose values cannot stand in a key
+    unmapped: dict[
+        str, int
+    ]  # by table: rows that did not tell a column, or whose values cannot stand in a key
 
 
 class RowKeys:
@@ -72,18 +74,19 @@ class RowKeys:
 
     def of(self, changes: Iterable[Changed]) -> Concerned:
         """The keys of these changes, and what must be looked up. Each once."""
-        found = Concerned({}, {}, 0)
-        unmapped = 0
+        found = Concerned({}, {}, {})
         rows: dict[str, list[Cells]] = {}
         for change in changes:
             rows.setdefault(change.table, []).extend(change.rows)
         for table, told in rows.items():
             for rule in self._of_table(table):
                 if isinstance(rule, Lookup):
-                    unmapped += _note_values(rule, told, found)
+                    unmapped = _note_values(rule, told, found)
                 else:
-                    unmapped += _note_keys(rule, told, found)
-        return found._replace(unmapped=unmapped)
+                    unmapped = _note_keys(rule, told, found)
+                if unmapped:
+                    found.unmapped[table] = found.unmapped.get(table, 0) + unmapped
+        return found
 
     def patterns_of(self, table: str) -> dict[str, Pattern]:
         """By namespace, the keys that rows of this table concern."""

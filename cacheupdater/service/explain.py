@@ -55,7 +55,7 @@ _OF_A_PARTITION: frozenset[Event] = frozenset({"fetch_failed", "commit_failed", 
 """Troubles whose subject is a partition; fetch_failed also has no subject, for all partitions."""
 
 _OF_A_SOURCE: frozenset[Event] = frozenset(
-    {"load_failed", "dropped", "feed_down", "feed_lacks", "feed_skipped"}
+    {"load_failed", "dropped", "feed_down", "feed_lacks", "feed_skipped", "feed_unmapped"}
 )
 """Troubles whose subject is a source. A namespace may have the same name."""
 

@@ -7,14 +7,24 @@ command explains each sentence, and a test provokes each of them.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
+
+from cacheupdater_client.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import TypeAlias
 
+    from cacheupdater_client.protocol.patterns import CaptureType
+
     Facts: TypeAlias = Mapping[str, object]
 
 
+_TAKES: Mapping[CaptureType, str] = {
+    int: "`int` takes whole numbers of 64 bits, without zeros or a sign to spare",
+    str: "`str` takes ASCII without spaces and colons",
+    UUID: "`uuid` takes lower case with hyphens",
+}
 _OF_SENDERS = frozenset(
     {"no_client", "no_hint", "nobodys", "elsewhere", "rejected", "lost", "late", "clock_off"}
 )
@@ -64,8 +74,13 @@ def _undeclared(declared: Facts) -> Iterator[str]:
     elif not declared["fits"]:
         yield (
             f"The key begins like namespace {declared['namespace']} and does not fit its pattern"
-            f" {declared['pattern']}, so no updater refreshes it."
+            f" {declared['pattern']}, so no updater refreshes it: {_takes(str(declared['pattern']))}."
         )
+
+
+def _takes(pattern: str) -> str:
+    """What the captures of a pattern take, each type once."""
+    return ", and ".join(_TAKES[each] for each in dict.fromkeys(Pattern.compile(pattern).types))
 
 
 def _alike(patterns: object) -> str:

@@ -67,6 +67,14 @@ CASES = [
         "in Redis it is web:1:product:7",
     ),
     ({"declared": {"fits": False}}, "does not fit its pattern"),
+    (
+        {"declared": {"fits": False, "pattern": "p:{id:int}:{at:int}"}},
+        "it: `int` takes whole numbers of 64 bits,",
+    ),
+    (
+        {"declared": {"fits": False, "pattern": "p:{a:uuid}:{b}"}},
+        "hyphens, and `str` takes ASCII without spaces",
+    ),
     ({"declared": {"fits": False, "spelled": False}}, "holds only ASCII letters, digits and signs"),
     ({"declared": {"namespace": None, "spelled": False}}, "holds only ASCII letters, digits and signs"),
     (

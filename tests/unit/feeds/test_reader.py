@@ -347,6 +347,24 @@ async def test_records_that_tell_no_change_are_counted_and_said_until_changes_co
 
 
 @story
+async def test_rows_that_tell_no_key_are_said_until_a_minute_has_had_none(world):
+    world.start()
+    for each in ("a:b", "x"):
+        world.change(each, 7)
+        await asyncio.sleep(40.0)
+        assert world.standing == {"feed_unmapped"}
+    [said] = world.notices.standing()
+    assert (said.subject, said.text.split(",")[0]) == (
+        "shop",
+        "1 changed row of products told no key of a namespace",
+    )
+    assert world.observer.total("feed_unmapped", label="shop") == 2
+    assert world.sink.keys == [b"product:7"] * 2
+    await asyncio.sleep(25.0)
+    assert world.standing == set()
+
+
+@story
 async def test_what_a_feed_cannot_tell_yet_is_said_until_it_can(world):
     world.log.lacks = ("no topic tells the table brands",)
     world.start()
