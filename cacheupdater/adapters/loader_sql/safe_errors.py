@@ -48,6 +48,14 @@ _ALWAYS = frozenset(
         "the database system is starting up",
     }
 )
+# A capture is compared with a column of another type
+_UNLIKE = re.compile(r"operator does not exist: (?P<column>[a-z ]+) = (?:text|bigint|uuid)")
+_CAPTURES = {
+    **dict.fromkeys(("smallint", "integer", "bigint", "numeric"), "int"),
+    **dict.fromkeys(("text", "character varying", "character"), "str"),
+    "uuid": "uuid",
+}
+"""The type of a capture that a column can be compared with."""
 _RIGHTS = "aclcheck_error"  # the server's own function that raises `permission denied for table products`
 
 
@@ -63,7 +71,17 @@ def of_postgres(error: BaseException, code: str, *, connecting: bool) -> str:
     # only errors of the parser have a position in the statement
     parsed = _PARSER.fullmatch(code) is not None and _said(error, "position") != ""
     known = parsed or (code == "42501" and _said(error, "server_source_function") == _RIGHTS)
-    return masking.foreign(text) if known else ""
+    return masking.foreign(text) + _of_types(text) if known else ""
+
+
+def _of_types(text: str) -> str:
+    """What to do if a capture is of another type than its column; empty for any other error."""
+    unlike = _UNLIKE.fullmatch(text)
+    if unlike is None:
+        return ""
+    cast = "cast one of both in the statement"
+    fitting = _CAPTURES.get(unlike["column"])
+    return f"; {cast}" if fitting is None else f"; give the capture in `key` the type `{fitting}`, or {cast}"
 
 
 def _of_login(code: str, text: str) -> str:

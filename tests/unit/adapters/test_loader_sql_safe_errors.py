@@ -126,6 +126,26 @@ def test_what_postgres_says_of_the_statement_itself_is_told(code, message, field
 
 
 @pytest.mark.parametrize(
+    ("unlike", "advice"),
+    [
+        (
+            "integer = text",
+            "; give the capture in `key` the type `int`, or cast one of both in the statement",
+        ),
+        ("character varying = bigint", "; give the capture in `key` the type `str`, or cast"),
+        ("uuid = text", "; give the capture in `key` the type `uuid`, or cast"),
+        ("date = text", "; cast one of both in the statement"),
+        ("integer + text", None),
+    ],
+)
+def test_a_capture_of_another_type_than_its_column_is_told_with_what_to_do(unlike, advice):
+    message = f"operator does not exist: {unlike}"
+    told = str(PostgreSql().translated(of_server("42883", message=message, P="40")))
+    assert told.partition(message)[2].startswith(advice or "")
+    assert bool(told.partition(message)[2]) == (advice is not None)
+
+
+@pytest.mark.parametrize(
     ("code", "means"),
     [
         ("28P01", "the user or the password is not right"),
