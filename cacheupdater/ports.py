@@ -158,6 +158,9 @@ class Found(NamedTuple):
     age: float | None  # seconds since the load that wrote it began, by its floor; None if no floor tells it
     wrote: Form | None = None  # the form in which a load of ours has written here, as the floor says
     value: Value = None  # if it was asked for; None for a type that is never written through the fence
+    removed: bool = (
+        False  # nothing is here, but a floor stands: a value was removed lately, or its row was found absent
+    )
 
 
 class Writer(Protocol):

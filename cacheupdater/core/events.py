@@ -79,7 +79,7 @@ EVENTS: Mapping[str, str] = {
     "unexpected": "a bug of cacheupdater, or of a loader of this namespace",
     "redis_down": "Redis does not answer",
     "fleet_down": "no exchange with the fleet; until there is one, nothing of this source is loaded (of this namespace, if the trouble is about a quota)",
-    "reload_refused": "the configuration that was read last was refused, and the one before it still holds; a restart meets the file as it is",
+    "reload_refused": "the configuration that was read last was refused, or its file is gone, and the one before it still holds; a restart meets the file as it is",
     "state_not_saved": "the state file, which keeps what was learned, cannot be written",
     "worker_down": "this worker has ended and is started again",
     "paused": "an operator has paused this namespace: nothing of it is loaded, and announced changes only remove their values",

@@ -3,7 +3,7 @@
 `Vitals` makes one `Whereabouts` per process. An updater with the wrong database looks healthy: it fills that database with
 copies that nobody reads, and from then on finds every key there that readers find. So only the first look at a key tells
 anything. Each minute up to `ROUND` keys that came as touches are looked at, before their loads can have written them. If most
-of them are missing, readers use another server or database. If more of them hold values that this process did not write, it
+of them are missing, readers use another server or database. A key with a floor is not missing: its value was removed here. If more of them hold values that this process did not write, it
 is the right one. Any other result changes nothing, for keys expire or vanish between a read and a look.
 
 The cost is at most `ROUND` keys a minute and `AT_ONCE` per pack, each with a TYPE and a GET. Nothing is written.
@@ -83,7 +83,7 @@ class Whereabouts:
             for each in found:
                 if each is not None:
                     self.looked += 1
-                    self.absent += not each.here
+                    self.absent += not each.here and not each.removed
                     self._older += each.here and (each.age is None or each.age > clock() - began)
             self._judge()
 

@@ -6,7 +6,7 @@ refusal is a trouble until the next reload that is accepted.
 
 The file is looked at once a second, and not watched by inotify: a ConfigMap changes by a symlink in another directory, an
 editor replaces the file, and both look the same from here. A change counts when two looks have found it alike, so that a
-file is not read while it is being written.
+file is not read while it is being written. A file that is gone changes nothing, but a restart would fail: it is refused too.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MISSED = 10  # looks in a row that find no file, before that is a trouble: a file is missing for a moment where it is replaced
 LOOK_EVERY = (
     1.0  # seconds between two looks at the file; Kubernetes takes up to a minute to bring a ConfigMap
 )
@@ -130,9 +131,7 @@ class Reloading:
             try:
                 changes = await self._reload(running)
             except CacheUpdaterError as e:
-                self._observer.level("config_last_reload_successful", 0)
-                text = f"the configuration is not taken over, and everything stays as it was: {e}"
-                self._notices.trouble("reload_refused", "", text)
+                self._refused(e)
                 raise
             self._succeeded()
             self._notices.over("reload_refused", "")
@@ -160,15 +159,26 @@ class Reloading:
         self._observer.level("config_last_reload_success_timestamp_seconds", now)
 
     async def _watch(self, file: str, known: Sight | None) -> None:
-        last = known
+        last, missed = known, 0
         while True:
             await asyncio.sleep(LOOK_EVERY)
             seen = await asyncio.to_thread(look, file)
-            if seen is not None and seen == last != known:
-                known = seen
-                log.info("%s has changed, and is read again", file)
-                self.ask()
+            if seen is None:
+                missed += 1
+                if missed == MISSED:
+                    self._refused(f"{file} is not there, or cannot be read")
+            elif seen == last:
+                if seen != known or missed >= MISSED:
+                    known = seen
+                    log.info("%s has changed, and is read again", file)
+                    self.ask()
+                missed = 0
             last = seen
+
+    def _refused(self, why: object) -> None:
+        self._observer.level("config_last_reload_successful", 0)
+        text = f"the configuration is not taken over, and everything stays as it was: {why}"
+        self._notices.trouble("reload_refused", "", text)
 
 
 def look(file: str) -> Sight | None:

@@ -341,8 +341,10 @@ class MemoryWriter:
         value = None if not values or isinstance(held, Other) else held
         if fence.size_of(value) > fence.SCRIPT_BYTES_MAX:
             value = None
-        if held is None or floor is None or not fence.tells_age(floor):
-            return Found(held is not None, None, value=value)
+        if held is None:
+            return Found(here=False, age=None, removed=floor is not None)
+        if floor is None or not fence.tells_age(floor):
+            return Found(here=True, age=None, value=value)
         age = (self.server.token() - floor) / 1e9
         return Found(here=True, age=age, wrote=fence.form_of(floor), value=value)
 

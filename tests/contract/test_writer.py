@@ -566,10 +566,10 @@ async def test_a_look_tells_whether_a_value_is_there_and_how_old_it_is(cache, wr
     ours, absent, own, nothing = await writer.look([b"p:1", b"p:2", b"p:3", b"p:4"])
     assert ours.here
     assert 0.01 <= ours.age < 30.0
-    assert [(each.here, each.age) for each in (absent, own, nothing)] == [
-        (False, None),
-        (True, None),
-        (False, None),
+    assert [(each.here, each.age, each.removed) for each in (absent, own, nothing)] == [
+        (False, None, True),
+        (True, None, False),
+        (False, None, False),
     ]
 
 

@@ -39,7 +39,7 @@ def read(replies: Sequence[Any]) -> list[Found | None]:
 def _found(said: Sequence[Any]) -> Found | None:
     time, here, floor, held = said
     if here == b"none":
-        return Found(here=False, age=None)
+        return Found(here=False, age=None, removed=floor is not None)
     value = _value(here, held)
     newest = fence.floor_of(floor) if isinstance(floor, bytes) else None
     if newest is None or not fence.tells_age(newest):

@@ -205,6 +205,20 @@ async def test_keys_that_readers_find_and_our_redis_does_not_have_are_said():
     assert process.observer.levels["elsewhere", ""] == 1.0
 
 
+class Swept(Redis):
+    """A feed has removed all values, which readers have found just before."""
+
+    async def look(self, keys):
+        return [Found(here=False, age=None, removed=True) for _ in keys]
+
+
+@in_virtual_time
+async def test_keys_whose_values_were_removed_just_after_a_read_are_no_sign_of_another_redis():
+    process = Process()
+    await process.look(Swept({}), 200, keys=[b"product:%d" % n for n in range(30)])
+    assert process.standing == set()
+
+
 @in_virtual_time
 async def test_it_is_over_when_values_of_others_are_found():
     process, keys = Process(), [b"product:%d" % n for n in range(30)]

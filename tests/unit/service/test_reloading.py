@@ -119,7 +119,7 @@ class Shop:
         self.file.write_text(SHOP)
         self.config = self.read()
         self.notices = Notices(lambda: asyncio.get_running_loop().time())
-        self._reloading = Reloading(Reread(self.read), Levels(), self.notices)
+        self.reloading = Reloading(Reread(self.read, str(self.file)), Levels(), self.notices)
 
     def read(self):
         return load_config(self.file, {})
@@ -130,7 +130,7 @@ class Shop:
     async def reload(self, text):
         self.file.write_text(text)
         with contextlib.suppress(CacheUpdaterError):
-            await self._reloading.reload(self)
+            await self.reloading.reload(self)
         await asyncio.sleep(60.0)
         self.notices.tick()
 
@@ -171,6 +171,42 @@ def test_a_refused_file_is_a_trouble_until_a_file_is_accepted(shop, caplog):
     assert over == "reload_refused: over after 120.0 s (2 times)"
 
 
+@pytest.mark.parametrize("again", [SHOP, SHOP.replace("50/s", "60/s"), SHOP.replace("50/s", "fifty")])
+def test_a_file_that_is_gone_is_a_trouble_until_one_is_accepted(shop, again):
+    async def story():
+        watching = asyncio.ensure_future(shop.reloading.run(shop))
+        await asyncio.sleep(2.5)
+        shop.file.unlink()
+        await asyncio.sleep(5.0)
+        assert shop.notices.plain() == []
+        await asyncio.sleep(20.0)
+        (said,) = shop.notices.plain()
+        assert said["event"] == "reload_refused"
+        assert said["text"].endswith(f"{shop.file} is not there, or cannot be read")
+        shop.file.write_text(again)
+        await asyncio.sleep(5.0)
+        assert [each["event"] for each in shop.notices.plain()] == ["reload_refused"] * ("fifty" in again)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    virtual_loop.run(story())
+
+
+def test_a_file_that_is_gone_for_a_moment_is_no_trouble(shop):
+    async def story():
+        watching = asyncio.ensure_future(shop.reloading.run(shop))
+        for _ in range(5):
+            shop.file.rename(away := shop.file.with_name("away.yaml"))
+            await asyncio.sleep(4.0)
+            away.rename(shop.file)
+            await asyncio.sleep(4.0)
+            assert shop.notices.plain() == []
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    virtual_loop.run(story())
+
+
 def test_what_needs_a_restart_is_a_refusal_too(shop):
     async def story():
         await shop.reload(SHOP + "log_keys: full\n")
@@ -185,7 +221,7 @@ def test_each_of_two_refusals_within_a_minute_is_answered_in_the_log(shop, caplo
         for text in ("fifty", "sixty"):
             shop.file.write_text(SHOP.replace("50/s", text))
             with pytest.raises(CacheUpdaterError):
-                await shop._reloading.reload(shop)
+                await shop.reloading.reload(shop)
 
     virtual_loop.run(story())
     assert ["fifty" in caplog.messages[0], "sixty" in caplog.messages[1]] == [True, True]
