@@ -3,9 +3,9 @@
 A loop can stand still: its container has used up its share of a core, its machine was asleep, a turn was long. Then an answer
 lies in a socket that nobody reads. When the loop goes on, it may run a timer that is due before it reads the socket, and the
 call would end as if the server had been silent. So the time has parts. Each part has a timer of its own, and a loop that stood
-still uses up one part only: it has all the others in which to read the answer.
+still for long uses up one part only: it has all the others in which to read the answer. A pause shorter than a part counts.
 
-Calls to Redis use it. A call lives in one `async with`.
+The writer's calls to Redis use it, and those of records. A call lives in one `async with`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PARTS = 5
-"""A call that is never answered ends as late as by one timer. While the loop runs, most calls are answered in the first part."""
+"""While the loop runs, the parts add up to the whole time, and almost every call is answered in the first one."""
 
 
 class AnswerTime:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PATIENCE = 2.0  # seconds: an application that missed a key has loaded and written it by then
-WATCHED = 20.0  # seconds until few values of ours settle the verdict: so long a change may wait, and each look costs a call
+WATCHED = 20.0  # seconds after which few values of ours settle the verdict: until then a change may wait, and each look costs a call
 ENOUGH = 20  # values that decide at once; more would cost Redis and tell nothing new
 FEW = 3  # values of ours: a column may hold another kind of content in one of them, without another form
 
@@ -60,27 +60,29 @@ class Verdict:
         self.settled = False  # whether no other value can change it
         self.reformed = ""  # what of our own values would be written in another form now
         self.awaited = False  # readers wait for us: their application fills nothing
+        self.began: float | None = None  # when the first values were looked for
         self._until: float | None = None  # when it is given at the latest, whatever has been seen
         self._seen: dict[bytes, Seen] = {}
 
     def wait(self, now: float) -> float:
         """Seconds until it is given at the latest. The first call starts the time."""
         if self._until is None:
-            self._until = now + PATIENCE
+            self.began, self._until = now, now + PATIENCE
         return 0.0 if self.awaited and not self._seen else max(0.0, self._until - now)
 
     def saw(self, values: Mapping[bytes, Seen], now: float, *, writing: bool = True) -> None:
         """These values stand at their keys now; keys without any are left out. `writing`: we would write something now."""
-        if self.says == "ours":
-            self._saw_more(values, now)
-        if self.says != "nothing":
+        if self.settled:
             return
         self._seen.update(values)
+        if self.says == "ours":
+            self._watch(now)
+            return
         over = self.wait(now) <= 0.0
         ours, theirs = self._whose()
         if writing and len(ours) > len(theirs):
             self.says, self._until = "ours", now + WATCHED
-            self._watch(ours, theirs, now)
+            self._watch(now)
         elif writing and not theirs and over:
             self._settle("ours")
         elif theirs and (over or len(theirs) >= ENOUGH):
@@ -93,16 +95,10 @@ class Verdict:
         seen = self._seen.get(key)
         return self.says == "ours" and seen is not None and seen.sight is Sight.FOREIGN
 
-    def _saw_more(self, values: Mapping[bytes, Seen], now: float) -> None:
-        if not self.settled:
-            self._seen = {
-                **values,
-                **self._seen,
-            }  # what was seen first counts: since then we may have written it
-            self._watch(*self._whose(), now)
-
-    def _watch(self, ours: Sequence[Seen], theirs: Sequence[Seen], now: float) -> None:
+    def _watch(self, now: float) -> None:
         """We write. Do the values so far settle that?"""
+        self._seen = {key: each for key, each in self._seen.items() if each.sight is not Sight.BLANK}
+        ours, theirs = self._whose()
         self.reformed = self.reformed or _reformed(ours)
         if len(ours) + len(theirs) < ENOUGH and now < (self._until or now):
             return

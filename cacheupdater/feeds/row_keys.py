@@ -84,8 +84,8 @@ class RowKeys:
                     unmapped = _note_values(rule, told, found)
                 else:
                     unmapped = _note_keys(rule, told, found)
-                if unmapped:
-                    found.unmapped[table] = found.unmapped.get(table, 0) + unmapped
+                if unmapped:  # a row may be of several rules
+                    found.unmapped[table] = max(found.unmapped.get(table, 0), unmapped)
         return found
 
     def patterns_of(self, table: str) -> dict[str, Pattern]:

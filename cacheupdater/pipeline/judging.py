@@ -1,7 +1,7 @@
 """Compares the first values of a namespace with what we would write, and says what may be done before and after the verdict.
 
 Every partition asks `Judging` before it loads a unit, and before it writes one. For a namespace that is known to be ours this
-costs one look into a mapping. Before that, the first keys of each unit are read from Redis in one call. The unit is loaded
+costs one look into a mapping. Before that, the values of each unit are read from Redis, as far as they are needed. The unit is loaded
 only if there is something to compare; otherwise its budget is given back. If few values of ours let us write, this goes on until
 the verdict is settled.
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cacheupdater.core import kinds, likeness
 from cacheupdater.core.answers import FOREIGN, Answer, Result
 from cacheupdater.core.mending import advice, unreadable
-from cacheupdater.core.verdict import ENOUGH, PATIENCE, Seen, Sight, Verdict
+from cacheupdater.core.verdict import ENOUGH, PATIENCE, WATCHED, Seen, Sight, Verdict
 from cacheupdater_client.protocol.errors import Inexpressible
 
 if TYPE_CHECKING:
@@ -111,9 +111,10 @@ class Judging:
         if verdict.says == "foreign":
             return self._refusal(namespace, verdict, recipe)
         verdict.wait(now)
-        first = keys[:ENOUGH]
-        looks = zip(first, await recipe.writer.look(first, values=True), strict=True)
-        found = {key: each for key, each in looks if each is not None and each.here}
+        found = await _found(recipe, keys)
+        if verdict.says == "ours" and all(key in found and verdict.stays(key) for key in keys):
+            barred = self._given(namespace, verdict, {}, now, writing=False, recipe=recipe).barred
+            return barred or (found if verdict.settled else _LATER)
         return found or self._given(namespace, verdict, {}, now, writing=False, recipe=recipe).barred or {}
 
     def judge(
@@ -129,7 +130,8 @@ class Judging:
         verdict = self._open.get(namespace)
         if verdict is None:
             return _ALL
-        seen = {key: seen_of(recipe, each, rows.get(key)) for key, each in found.items()}
+        told = {key: each for key, each in found.items() if _tells(verdict, each, now)}
+        seen = {key: seen_of(recipe, each, rows.get(key)) for key, each in told.items()}
         writing = any(row is not None for row in rows.values())
         return self._given(namespace, verdict, seen, now, writing=writing, recipe=recipe)
 
@@ -157,7 +159,8 @@ class Judging:
 
     def _tell_reformed(self, namespace: Namespace, what: str, now: float) -> None:
         name = namespace.name
-        self._reformed[name] = now + max(self._lives[name], self._lived.get(name, 0.0))
+        # not before the verdict is settled, or the verdict would tell it again
+        self._reformed[name] = now + max(self._lives[name], self._lived.get(name, 0.0), WATCHED)
         self._notices.trouble("form_changed", name, f"{what}; {_BOTH}")
 
     def _refusal(self, namespace: Namespace, verdict: Verdict, recipe: Recipe) -> Answer:
@@ -167,6 +170,25 @@ class Judging:
 
 
 _ALL = Judged()
+
+
+async def _found(recipe: Recipe, keys: Sequence[bytes]) -> dict[bytes, Found]:
+    """The values that stand at these keys: all of them, or enough of them to settle a verdict. The large ones come a few at a time."""
+    found: dict[bytes, Found] = {}
+    for at in range(0, len(keys), ENOUGH):
+        some = keys[at : at + ENOUGH]
+        looks = zip(some, await recipe.writer.look(some, values=True), strict=True)
+        found.update((key, each) for key, each in looks if each is not None and each.here)
+        if len(found) >= ENOUGH:
+            break
+    return found
+
+
+def _tells(verdict: Verdict, found: Found, now: float) -> bool:
+    """Whether a value tells whose the others are. What was loaded since the first look is ours because we write: it tells nothing."""
+    if verdict.says != "ours" or verdict.began is None or found.age is None:
+        return True
+    return found.age > now - verdict.began
 
 
 def seen_of(recipe: Recipe, found: Found, row: object | None) -> Seen:

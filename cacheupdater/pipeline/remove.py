@@ -1,8 +1,7 @@
 """Removes the old values of keys whose change was dropped, and leaves foreign values alone.
 
 The partition calls `remove` with the keys of one invalidation; the answers go back to the engine in the order of the keys. In
-a namespace that is known to be the application's, nothing is removed. Until a verdict is settled, no value is removed that stays
-for now. In a namespace without a verdict, only values that a load of ours has written are removed. Otherwise an application that
+a namespace that is known to be the application's, nothing is removed. Until a verdict is settled, foreign values stay. In a namespace without a verdict, only values that a load of ours has written are removed. Otherwise an application that
 fills its cache by itself would lose each value for as long as no statement of ours works.
 """
 
@@ -39,7 +38,7 @@ async def remove(
         if around.judging.is_open(namespace):
             only_ours.update(known)
         elif around.judging.is_watched(namespace):
-            barred.update(key for key in known if around.judging.stays(namespace, key))
+            only_ours.update(key for key in known if around.judging.stays(namespace, key))
         if not recipe.replace:
             forms.update(dict.fromkeys(known, recipe.form))
     asked = [key for key in keys if key not in barred]

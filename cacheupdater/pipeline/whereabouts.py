@@ -3,8 +3,9 @@
 `Vitals` makes one `Whereabouts` per process. An updater with the wrong database looks healthy: it fills that database with
 copies that nobody reads, and from then on finds every key there that readers find. So only the first look at a key tells
 anything. Each minute up to `ROUND` keys that came as touches are looked at, before their loads can have written them. If most
-of them are missing, readers use another server or database. A key with a floor is not missing: its value was removed here. If more of them hold values that this process did not write, it
-is the right one. Any other result changes nothing, for keys expire or vanish between a read and a look.
+of them are missing, readers use another server or database. If more keys hold values that this process did not write, it is
+the right one. Any other result changes nothing, for keys expire or vanish between a read and a look. A key whose value was
+removed in this Redis, as its floor shows, tells nothing.
 
 The cost is at most `ROUND` keys a minute and `AT_ONCE` per pack, each with a TYPE and a GET. Nothing is written.
 """
@@ -81,9 +82,9 @@ class Whereabouts:
             except CacheUpdaterError:
                 continue
             for each in found:
-                if each is not None:
+                if each is not None and not each.removed:
                     self.looked += 1
-                    self.absent += not each.here and not each.removed
+                    self.absent += not each.here
                     self._older += each.here and (each.age is None or each.age > clock() - began)
             self._judge()
 

@@ -1,4 +1,4 @@
-"""What an application's values have, and ours would lack: a row, a field that is always NULL, as long a life, or one without an end.
+"""What an application's values have, and ours would lack: a row, a field that is always NULL, a longer life.
 
 `side_by_side` asks about the existing values of each namespace, and reports the sentences. A value without a row is removed when
 its key is read. Plain functions: they read nothing, and quote keys, but no values.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cacheupdater.ports import Value
 
 LONGER = 1.1
-"""So many times our ttl is a longer life, and no rounding or jitter."""
+"""A life that is so many times our ttl is longer for certain: neither rounding nor jitter makes it so."""
 
 CERTAIN = 3
 """So many values without a single row, or without a single content of a field, are no chance."""

@@ -166,7 +166,7 @@ class Reloading:
             if seen is None:
                 missed += 1
                 if missed == MISSED:
-                    self._refused(f"{file} is not there, or cannot be read")
+                    self._refused(f"{file} is gone, and a restart would fail")
             elif seen == last:
                 if seen != known or missed >= MISSED:
                     known = seen

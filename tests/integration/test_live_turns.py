@@ -76,7 +76,9 @@ def test_a_flood_of_keys_of_nobody_does_not_stop_an_updater_of_hundreds_of_names
         peer.hint(MISS, b"app:acme:t299:7")
 
     eventually(lambda: updater.metric("refreshes_total", namespace="t299", result="written") == 1)
-    assert updater.metric("turn_seconds_count") > 0
+    assert (
+        updater.metric("turn_seconds_count") >= PACKS / 2
+    )  # two of these packs are more than a turn takes in
 
 
 def _flood(path, packs, draw):

@@ -307,7 +307,7 @@ async def test_missing_value_column_is_named(source):
 
 async def test_column_of_another_type_than_the_capture_is_refused(source):
     with pytest.raises(
-        Faulty, match=r"operator does not exist.* the type `int`, or cast|holds int where the key holds str"
+        Faulty, match=r"operator does not exist.* the type `int` in `key`|holds int where the key holds str"
     ):
         await SqlLoader(source, "SELECT id AS sku, name FROM products WHERE id IN :sku", SKU).load([("1",)])
 

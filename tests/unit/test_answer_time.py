@@ -30,7 +30,7 @@ def played(story):
 
 async def answered(loop, *, after):
     answer = loop.create_future()
-    loop.call_later(after, answer.set_result, "answer")
+    loop.call_later(after, lambda: answer.done() or answer.set_result("answer"))
     async with AnswerTime(SECONDS):
         return await answer
 
@@ -68,6 +68,8 @@ def test_a_loop_that_stood_still_leaves_the_rest_of_its_time_for_the_answer():
 
 def test_the_call_of_a_task_that_is_cancelled_ends_at_once_and_leaves_no_timer():
     async def story(loop):
+        faults = []
+        loop.set_exception_handler(lambda _, context: faults.append(context))
         call = asyncio.ensure_future(answered(loop, after=0.4))
         await asyncio.sleep(0.05)
         call.cancel()
@@ -75,6 +77,7 @@ def test_the_call_of_a_task_that_is_cancelled_ends_at_once_and_leaves_no_timer()
             await call
         ended = loop.time()
         await asyncio.sleep(2 * SECONDS)
+        assert faults == []
         return ended
 
     assert played(story) == pytest.approx(0.05)

@@ -49,7 +49,7 @@ _ALWAYS = frozenset(
     }
 )
 # A capture is compared with a column of another type
-_UNLIKE = re.compile(r"operator does not exist: (?P<column>[a-z ]+) = (?:text|bigint|uuid)")
+_UNLIKE = re.compile(r"operator does not exist: (?P<column>[\w ]+) = (?:text|bigint|uuid)")
 _CAPTURES = {
     **dict.fromkeys(("smallint", "integer", "bigint", "numeric"), "int"),
     **dict.fromkeys(("text", "character varying", "character"), "str"),
@@ -81,7 +81,9 @@ def _of_types(text: str) -> str:
         return ""
     cast = "cast one of both in the statement"
     fitting = _CAPTURES.get(unlike["column"])
-    return f"; {cast}" if fitting is None else f"; give the capture in `key` the type `{fitting}`, or {cast}"
+    if fitting is None:
+        return f"; {cast}"
+    return f"; if that is a capture, give it the type `{fitting}` in `key`, else {cast}"
 
 
 def _of_login(code: str, text: str) -> str:

@@ -37,7 +37,7 @@ RESULTS = {
     Result.REFUSED.value: "something newer has happened to the key since the load began; the key is loaded again",
     Result.TOO_OLD.value: "the load took too long, or Redis' clock has moved; the key is loaded again",
     Result.FOREIGN.value: "the key holds a value that we did not write, and that does not read as the namespace's values or has no row; the value is left alone",
-    Result.UNDECIDED.value: "the namespace has no verdict yet, so nothing is written",
+    Result.UNDECIDED.value: "the namespace has no verdict yet, or the value may be the application's until its verdict is settled; the key is tried again",
     Result.FAILED.value: "Redis refused this key, or its value could not be encoded",
     Result.UNAVAILABLE.value: "the key's Redis server cannot take it now",
     Result.BRAKED.value: "so many rows vanished at once that the updater does not believe it, or no row of the namespace has been found yet; nothing was deleted",

@@ -130,11 +130,12 @@ def test_what_postgres_says_of_the_statement_itself_is_told(code, message, field
     [
         (
             "integer = text",
-            "; give the capture in `key` the type `int`, or cast one of both in the statement",
+            "; if that is a capture, give it the type `int` in `key`, else cast one of both in the statement",
         ),
-        ("character varying = bigint", "; give the capture in `key` the type `str`, or cast"),
-        ("uuid = text", "; give the capture in `key` the type `uuid`, or cast"),
+        ("character varying = bigint", "; if that is a capture, give it the type `str` in `key`, else cast"),
+        ("uuid = text", "; if that is a capture, give it the type `uuid` in `key`, else cast"),
         ("date = text", "; cast one of both in the statement"),
+        ("order_state = text", "; cast one of both in the statement"),
         ("integer + text", None),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from cacheupdater.core.verdict import ENOUGH, FEW, PATIENCE, WATCHED, Seen, Sight, Verdict
 
 OWN, LIKE, FOREIGN = Seen(Sight.OWN), Seen(Sight.LIKE), Seen(Sight.FOREIGN, "they do not read as json")
+BLANK = Seen(Sight.BLANK)
 
 
 def seen(*sights, first=0):
@@ -75,7 +76,7 @@ def test_few_values_of_ours_settle_nothing_until_enough_have_been_seen(more, say
 @pytest.mark.parametrize(
     ("more", "says"), [([FOREIGN], "ours"), ([FOREIGN, FOREIGN], "foreign"), ([LIKE, LIKE], "ours")]
 )
-def test_few_values_settle_it_after_a_minute_and_ours_win_where_there_are_as_many(more, says):
+def test_few_values_settle_it_in_the_end_and_ours_win_where_there_are_as_many(more, says):
     verdict = Verdict()
     verdict.saw(seen(OWN), 10.0)
     verdict.saw(seen(*more, first=1), 9.9 + WATCHED)
@@ -84,15 +85,14 @@ def test_few_values_settle_it_after_a_minute_and_ours_win_where_there_are_as_man
     assert (verdict.says, verdict.settled) == (says, True)
 
 
-def test_what_was_seen_first_counts_once_we_write_for_then_it_is_ours():
+def test_values_without_a_row_do_not_pile_up_while_it_is_not_settled():
     verdict = Verdict()
-    verdict.saw(seen(OWN), 0.0)
-    for at in range(5):
-        verdict.saw(seen(LIKE, LIKE, first=1), at)
-        verdict.saw(seen(OWN, OWN, first=1), at + 0.5)
-    verdict.saw(seen(*[FOREIGN] * 10, first=3), 6.0)
-    verdict.saw(seen(*[OWN] * 7, first=13), 7.0)  # 8 of ours beside 12
-    assert verdict.says == "foreign"
+    for at in range(50):
+        verdict.saw(seen(OWN, *[BLANK] * ENOUGH, first=at * 100 if at else 0), 0.1 * at)
+        if at < ENOUGH - 1:
+            assert (verdict.says, verdict.settled) == ("ours", False)
+            assert len(verdict._seen) == at + 1
+    assert verdict.settled
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,6 @@ def test_few_values_decide_in_the_end_and_what_stands_last_at_a_key_counts():
     verdict.saw(seen(FOREIGN, first=1), 2.0)
     assert verdict.says == "foreign"
     assert verdict.why == "2 of the first 2 values are not ours: they do not read as json"
-
-
-BLANK = Seen(Sight.BLANK)
 
 
 @pytest.mark.parametrize("sight", [BLANK, OWN], ids=["of the application", "of an earlier process"])
@@ -203,5 +200,4 @@ def test_values_of_ours_that_are_seen_one_by_one_tell_it_too():
     for at in range(FEW):
         assert verdict.reformed == ""
         verdict.saw(seen(SPELLED, first=at), at)
-        verdict.saw(seen(OWN, first=at), at + 0.5)  # we have rewritten it
     assert verdict.reformed.startswith(f"{FEW} of the first {FEW} values")

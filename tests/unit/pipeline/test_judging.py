@@ -167,6 +167,47 @@ async def test_one_value_of_ours_does_not_give_up_those_of_the_application(caplo
 
 
 @in_virtual_time
+async def test_values_that_we_fill_after_a_restart_do_not_speak_for_those_of_the_application():
+    shell = shop()
+    for key in KEYS[20:]:
+        shell.redis.set(key, FOREIGN["numbers"])
+    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 60_000)], form="json")
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        shell.queue.touch(KEYS[0])
+        await asyncio.sleep(0.5)
+        for _ in range(2):
+            shell.queue.send(Kind.MISS, *KEYS[1:20])
+            await asyncio.sleep(0.5)
+            shell.queue.change(*KEYS[1:20])
+            await asyncio.sleep(0.5)
+        for key in KEYS[20:]:
+            shell.queue.touch(key)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(25.0)
+        assert written(shell) == KEYS[:20]
+    assert standing(shell) == ["foreign"]
+
+
+@in_virtual_time
+async def test_a_value_stays_wherever_it_stands_in_its_unit():
+    shell = shop()
+    many = [b"p:%d" % n for n in range(150)]
+    shell.tables["p"].rows = {(n,): {"id": n, "price": Decimal("8.90")} for n in range(150)}
+    for key in many[140:]:
+        shell.redis.set(key, FOREIGN["numbers"])
+    shell.redis.commit(shell.redis.token(), [(many[0], b'{"id":0,"price":"1"}', 60_000)], form="json")
+    await asyncio.sleep(1.0)
+    async with shell.partition():
+        shell.queue.touch(many[0])
+        await asyncio.sleep(0.5)
+        shell.queue.change(*many[1:])
+        await asyncio.sleep(1.0)
+        assert {shell.redis.get(key) for key in many[140:]} == {FOREIGN["numbers"]}
+        assert all(shell.redis.get(key) for key in many[:140])
+
+
+@in_virtual_time
 async def test_a_change_that_is_dropped_takes_no_value_that_stays_for_now():
     shell = shop(backlog_age=5.0)
     shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 90_000)], form="json")
@@ -178,7 +219,9 @@ async def test_a_change_that_is_dropped_takes_no_value_that_stays_for_now():
         shell.queue.change(KEYS[1])
         await asyncio.sleep(30.0)
         assert shell.redis.get(KEYS[1]) == FOREIGN["numbers"]
+        assert shell.redis.floor(KEYS[1]), "a sibling may have written an older value meanwhile"
         assert shell.observer.total("dropped", label="p") == 1
+        assert standing(shell) == []
 
 
 @in_virtual_time
@@ -193,6 +236,7 @@ async def test_a_stranger_among_few_values_of_ours_is_written_once_the_verdict_i
         shell.queue.change(KEYS[1])
         await asyncio.sleep(17.0)
         assert shell.redis.get(KEYS[1]) == FOREIGN["numbers"]
+        assert shell.observer.total("rows") == 2, "a value that stays is loaded once"
         await asyncio.sleep(5.0)
         assert shell.redis.get(KEYS[1]) == b'{"id":1,"price":"8.90"}'
 

@@ -182,7 +182,7 @@ def test_a_file_that_is_gone_is_a_trouble_until_one_is_accepted(shop, again):
         await asyncio.sleep(20.0)
         (said,) = shop.notices.plain()
         assert said["event"] == "reload_refused"
-        assert said["text"].endswith(f"{shop.file} is not there, or cannot be read")
+        assert said["text"].endswith(f"{shop.file} is gone, and a restart would fail")
         shop.file.write_text(again)
         await asyncio.sleep(5.0)
         assert [each["event"] for each in shop.notices.plain()] == ["reload_refused"] * ("fifty" in again)
