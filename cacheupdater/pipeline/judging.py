@@ -1,9 +1,9 @@
 """Compares the first values of a namespace with what we would write, and says what may be done before and after the verdict.
 
 Every partition asks `Judging` before it loads a unit, and before it writes one. For a namespace that is known to be ours this
-costs one look into a mapping. Before that, the values of each unit are read from Redis, as far as they are needed. The unit is loaded
-only if there is something to compare; otherwise its budget is given back. If few values of ours let us write, this goes on until
-the verdict is settled.
+costs one look into a mapping. Before that, the values of each unit are read from Redis, as far as they are needed. The unit is
+loaded only if there is something to compare; otherwise its budget is given back. If few values of ours let us write, this goes on
+until the verdict is settled.
 
 If the first values are ours, and in another form than we would write now, this is a trouble for as long as a value lives, by the
 settings of now and of before the last reload. Values of an earlier process may have been written with a longer ttl; nobody knows
@@ -101,7 +101,7 @@ class Judging:
     async def look(
         self, namespace: Namespace, recipe: Recipe, keys: Sequence[bytes], now: float
     ) -> Answer | Mapping[bytes, Found]:
-        """Before a load: one answer for all keys if they need not be loaded, else the values that stand at the first keys.
+        """Before a load: one answer for all keys if they need not be loaded, else what stands at the keys that were looked at.
 
         Keys without a value count as a sign only where we would write one: rows that do not exist tell nothing.
         """
@@ -112,10 +112,12 @@ class Judging:
             return self._refusal(namespace, verdict, recipe)
         verdict.wait(now)
         found = await _found(recipe, keys)
-        if verdict.says == "ours" and all(key in found and verdict.stays(key) for key in keys):
-            barred = self._given(namespace, verdict, {}, now, writing=False, recipe=recipe).barred
-            return barred or (found if verdict.settled else _LATER)
-        return found or self._given(namespace, verdict, {}, now, writing=False, recipe=recipe).barred or {}
+        here = [key for key, each in found.items() if each.here]
+        all_stay = len(here) == len(keys) and all(map(verdict.stays, here))
+        if here and not all_stay:
+            return found
+        barred = self._given(namespace, verdict, {}, now, writing=False, recipe=recipe).barred
+        return barred or (_LATER if all_stay and not verdict.settled else found)
 
     def judge(
         self,
@@ -130,10 +132,15 @@ class Judging:
         verdict = self._open.get(namespace)
         if verdict is None:
             return _ALL
-        told = {key: each for key, each in found.items() if _tells(verdict, each, now)}
+        told = {key: each for key, each in found.items() if each.here and _tells(verdict, each, now)}
         seen = {key: seen_of(recipe, each, rows.get(key)) for key, each in told.items()}
         writing = any(row is not None for row in rows.values())
-        return self._given(namespace, verdict, seen, now, writing=writing, recipe=recipe)
+        judged = self._given(namespace, verdict, seen, now, writing=writing, recipe=recipe)
+        if judged.barred or verdict.settled:
+            return judged
+        return Judged(
+            stay={key: _LATER for key in rows if key not in found or (key in seen and verdict.stays(key))}
+        )
 
     def _given(
         self,
@@ -153,7 +160,7 @@ class Judging:
                 self._open.pop(namespace, None)
             if verdict.reformed and namespace.name not in self._reformed:
                 self._tell_reformed(namespace, verdict.reformed, now)
-            return Judged(stay={key: _LATER for key in seen if verdict.stays(key)})
+            return _ALL
         wait = verdict.wait(now)
         return Judged(Answer(Result.UNDECIDED, wait=wait)) if wait else _ALL
 
@@ -173,13 +180,14 @@ _ALL = Judged()
 
 
 async def _found(recipe: Recipe, keys: Sequence[bytes]) -> dict[bytes, Found]:
-    """The values that stand at these keys: all of them, or enough of them to settle a verdict. The large ones come a few at a time."""
+    """What stands at these keys, as far as Redis says it: at all of them, or at so many that they have enough values to settle a
+    verdict. Values may be large, so they come a few at a time."""
     found: dict[bytes, Found] = {}
     for at in range(0, len(keys), ENOUGH):
         some = keys[at : at + ENOUGH]
         looks = zip(some, await recipe.writer.look(some, values=True), strict=True)
-        found.update((key, each) for key, each in looks if each is not None and each.here)
-        if len(found) >= ENOUGH:
+        found.update((key, each) for key, each in looks if each is not None)
+        if sum(each.here for each in found.values()) >= ENOUGH:
             break
     return found
 

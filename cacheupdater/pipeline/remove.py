@@ -1,8 +1,9 @@
 """Removes the old values of keys whose change was dropped, and leaves foreign values alone.
 
 The partition calls `remove` with the keys of one invalidation; the answers go back to the engine in the order of the keys. In
-a namespace that is known to be the application's, nothing is removed. Until a verdict is settled, foreign values stay. In a namespace without a verdict, only values that a load of ours has written are removed. Otherwise an application that
-fills its cache by itself would lose each value for as long as no statement of ours works.
+a namespace that is known to be the application's, nothing is removed. Until a verdict is settled, foreign values stay. In a
+namespace without a verdict, only values that a load of ours has written are removed. Otherwise an application that fills its
+cache by itself would lose each value for as long as no statement of ours works.
 """
 
 from __future__ import annotations

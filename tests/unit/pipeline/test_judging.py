@@ -190,7 +190,10 @@ async def test_values_that_we_fill_after_a_restart_do_not_speak_for_those_of_the
 
 
 @in_virtual_time
-async def test_a_value_stays_wherever_it_stands_in_its_unit():
+@pytest.mark.parametrize(
+    "filled", [0, 30], ids=["behind_keys_without_a_value", "behind_values_that_we_filled"]
+)
+async def test_a_value_stays_wherever_it_stands_in_its_unit(filled):
     shell = shop()
     many = [b"p:%d" % n for n in range(150)]
     shell.tables["p"].rows = {(n,): {"id": n, "price": Decimal("8.90")} for n in range(150)}
@@ -201,10 +204,14 @@ async def test_a_value_stays_wherever_it_stands_in_its_unit():
     async with shell.partition():
         shell.queue.touch(many[0])
         await asyncio.sleep(0.5)
+        shell.queue.send(Kind.MISS, *many[1 : 1 + filled])
+        await asyncio.sleep(0.5)
         shell.queue.change(*many[1:])
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(5.0)
         assert {shell.redis.get(key) for key in many[140:]} == {FOREIGN["numbers"]}
-        assert all(shell.redis.get(key) for key in many[:140])
+        assert all(shell.redis.get(key) for key in many[: 1 + filled])
+        await asyncio.sleep(25.0)
+        assert all(shell.redis.get(key) for key in many)
 
 
 @in_virtual_time
