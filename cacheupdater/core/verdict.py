@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PATIENCE = 2.0  # seconds: an application that missed a key has loaded and written it by then
-WATCHED = 20.0  # seconds after which few values of ours settle the verdict: until then a change may wait, and each look costs a call
+WATCHED = 20.0  # seconds after which few values of ours settle the verdict: a change may wait until then, and each look costs a call
 ENOUGH = 20  # values that decide at once; more would cost Redis and tell nothing new
 FEW = 3  # values of ours: a column may hold another kind of content in one of them, without another form
 

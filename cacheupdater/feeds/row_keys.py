@@ -47,9 +47,7 @@ class Concerned(NamedTuple):
 
     keys: dict[bytes, None]
     lookups: dict[Lookup, dict[Cell, None]]  # with the values of each one's column
-    unmapped: dict[
-        str, int
-    ]  # by table: rows that did not tell a column, or whose values cannot stand in a key
+    unmapped: dict[str, int]  # rows, by table, that lack a column or whose values cannot stand in a key
 
 
 class RowKeys:

@@ -136,11 +136,10 @@ class Judging:
         seen = {key: seen_of(recipe, each, rows.get(key)) for key, each in told.items()}
         writing = any(row is not None for row in rows.values())
         judged = self._given(namespace, verdict, seen, now, writing=writing, recipe=recipe)
-        if judged.barred or verdict.settled:
+        if verdict.says != "ours" or verdict.settled:
             return judged
-        return Judged(
-            stay={key: _LATER for key in rows if key not in found or (key in seen and verdict.stays(key))}
-        )
+        unseen = {key: _LATER for key in rows if key not in found}
+        return Judged(stay=unseen | {key: _LATER for key in seen if verdict.stays(key)})
 
     def _given(
         self,

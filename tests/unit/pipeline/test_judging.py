@@ -146,15 +146,21 @@ async def test_after_a_restart_our_own_values_say_it_at_once():
         assert {shell.redis.get(key) for key in KEYS} == {b'{"id":%d,"price":"8.90"}' % n for n in range(30)}
 
 
+async def with_one_of_ours(*foreign, **changed):
+    """An earlier process has written the first value, and the application has written these."""
+    shell = shop(**changed)
+    for key in foreign:
+        shell.redis.set(key, FOREIGN["numbers"])
+    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 90_000)], form="json")
+    await asyncio.sleep(1.0)
+    return shell
+
+
 @in_virtual_time
 async def test_one_value_of_ours_does_not_give_up_those_of_the_application(caplog):
     """Restarted with another form, after a night in which one key was read."""
     caplog.set_level(logging.WARNING)
-    shell = shop()
-    for key in KEYS:
-        shell.redis.set(key, FOREIGN["numbers"])
-    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 60_000)], form="json")
-    await asyncio.sleep(1.0)
+    shell = await with_one_of_ours(*KEYS[1:])
     async with shell.partition():
         for key in KEYS:
             shell.queue.touch(key)
@@ -168,11 +174,7 @@ async def test_one_value_of_ours_does_not_give_up_those_of_the_application(caplo
 
 @in_virtual_time
 async def test_values_that_we_fill_after_a_restart_do_not_speak_for_those_of_the_application():
-    shell = shop()
-    for key in KEYS[20:]:
-        shell.redis.set(key, FOREIGN["numbers"])
-    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 60_000)], form="json")
-    await asyncio.sleep(1.0)
+    shell = await with_one_of_ours(*KEYS[20:])
     async with shell.partition():
         shell.queue.touch(KEYS[0])
         await asyncio.sleep(0.5)
@@ -194,13 +196,9 @@ async def test_values_that_we_fill_after_a_restart_do_not_speak_for_those_of_the
     "filled", [0, 30], ids=["behind_keys_without_a_value", "behind_values_that_we_filled"]
 )
 async def test_a_value_stays_wherever_it_stands_in_its_unit(filled):
-    shell = shop()
     many = [b"p:%d" % n for n in range(150)]
+    shell = await with_one_of_ours(*many[140:])
     shell.tables["p"].rows = {(n,): {"id": n, "price": Decimal("8.90")} for n in range(150)}
-    for key in many[140:]:
-        shell.redis.set(key, FOREIGN["numbers"])
-    shell.redis.commit(shell.redis.token(), [(many[0], b'{"id":0,"price":"1"}', 60_000)], form="json")
-    await asyncio.sleep(1.0)
     async with shell.partition():
         shell.queue.touch(many[0])
         await asyncio.sleep(0.5)
@@ -216,10 +214,7 @@ async def test_a_value_stays_wherever_it_stands_in_its_unit(filled):
 
 @in_virtual_time
 async def test_a_change_that_is_dropped_takes_no_value_that_stays_for_now():
-    shell = shop(backlog_age=5.0)
-    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 90_000)], form="json")
-    shell.redis.set(KEYS[1], FOREIGN["numbers"])
-    await asyncio.sleep(1.0)
+    shell = await with_one_of_ours(KEYS[1], backlog_age=5.0)
     async with shell.partition():
         shell.queue.touch(KEYS[0])
         await asyncio.sleep(1.0)
@@ -233,10 +228,7 @@ async def test_a_change_that_is_dropped_takes_no_value_that_stays_for_now():
 
 @in_virtual_time
 async def test_a_stranger_among_few_values_of_ours_is_written_once_the_verdict_is_settled():
-    shell = shop()
-    shell.redis.commit(shell.redis.token(), [(KEYS[0], b'{"id":0,"price":"1"}', 90_000)], form="json")
-    shell.redis.set(KEYS[1], FOREIGN["numbers"])
-    await asyncio.sleep(1.0)
+    shell = await with_one_of_ours(KEYS[1])
     async with shell.partition():
         shell.queue.touch(KEYS[0])
         await asyncio.sleep(1.0)
@@ -290,6 +282,21 @@ async def test_values_among_those_that_say_that_there_is_no_row_stay_and_are_tol
             if second > 4:
                 assert standing(shell) == ["braked"]
         assert {shell.redis.get(key) for key in KEYS[22:]} == {THEIRS}
+
+
+@in_virtual_time
+async def test_each_value_without_a_row_is_loaded_once_however_many_are_in_its_unit():
+    shell = shop()
+    many = [b"p:%d" % n for n in range(150)]
+    shell.tables["p"].rows = {}
+    for key in many:
+        shell.redis.set(key, THEIRS)
+    async with shell.partition() as partition:
+        shell.queue.change(*many)
+        await asyncio.sleep(20.0)
+        assert {shell.redis.get(key) for key in many} == {THEIRS}
+        assert shell.observer.total("refreshes", reason="undecided") in (0, len(many))
+        assert partition.engine.pending == 0
 
 
 @in_virtual_time
