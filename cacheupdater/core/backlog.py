@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
 _FEW = 1 / 16  # of a unit's rows, for which no other unit is cut: each cut makes two parts of one
-_MISSES, _CHANGES = URGENCY[Kind.MISS], URGENCY[Kind.CHANGE]
-_MOST_URGENT_FIRST = (_MISSES, UNSEEN, _CHANGES, URGENCY[Kind.TOUCH], PATIENT)  # queues
+_MISSES, _CHANGES, _TOUCHES = URGENCY[Kind.MISS], URGENCY[Kind.CHANGE], URGENCY[Kind.TOUCH]
+_MOST_URGENT_FIRST = (_MISSES, UNSEEN, _CHANGES, _TOUCHES, PATIENT)  # queues
 CHANGES_PART = 1 / 3
 """Rows for changes per row for a miss, while both wait. So a flood of misses leaves a quarter of the rows to changes."""
 
@@ -118,9 +118,10 @@ class Backlog:
         peer = demand.peer
         self.waiting += keys
         peer.waiting += keys
-        self.by_peer[peer] = self.by_peer.get(peer, 0) + keys
-        if not self.by_peer[peer]:
-            del self.by_peer[peer]
+        if of_peer := self.by_peer.get(peer, 0) + keys:
+            self.by_peer[peer] = of_peer
+        else:
+            self.by_peer.pop(peer, None)
         if demand.unseen:
             self.unseen_waiting += keys
 
@@ -213,6 +214,8 @@ class Picking:
             if unit.demand.alone and self.parts:
                 self.rows = 0
                 return
+            if not self.parts and len(unit.keys) < self.rows and _let_full_first(items, self.rows):
+                continue
             keys = live_keys(self._seats, unit)
             if most < self.rows and len(keys) > most:  # owed rows are given even if a unit is cut for them
                 keys = self._cut(unit, keys, most)
@@ -240,6 +243,23 @@ class Picking:
             self.host, self.own = unit, keys
         self.parts.append((unit.demand, keys))
         self.rows = 0 if unit.demand.alone else self.rows - len(keys)
+
+
+def _let_full_first(queue: deque[Unit], rows: int) -> bool:
+    """Let a full unit overtake a smaller one of touches, for which nobody waits. Else it would be cut for the smaller one, and its
+    rest would be the smaller one of the next unit, and so on: of a million different keys a second, every third moved into another
+    unit. At most a few overtake the same one."""
+    small = queue[0]
+    if small.overtaken == _OVERTAKEN or small.demand.urgency < _TOUCHES:
+        return False
+    for at in range(1, min(len(queue), _OVERTAKEN + 1)):
+        unit = queue[at]
+        if len(unit.keys) == rows and not unit.gone:
+            small.overtaken += 1
+            del queue[at]
+            queue.appendleft(unit)
+            return True
+    return False
 
 
 def _bring_forward(queue: deque[Unit], rows: int) -> bool:

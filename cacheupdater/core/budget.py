@@ -101,16 +101,13 @@ class Cost:
         return self._due
 
     def wait(self, rows: int) -> None:
-        """So many more rows are due (fewer, if negative)."""
+        """So many more rows are due (fewer, if negative). They claim the source's budget, but no more of it than their quota pays in
+        a second. Else thousands of keys that wait for their quota would keep the policy from asking for any key of another
+        namespace."""
         self._due += rows
-        self._claim()
-
-    def _claim(self) -> None:
-        """What is due claims the source's budget, but no more of it than its quota pays in a second. Else thousands of keys that wait
-        for their quota would keep the policy from asking for any key of another namespace."""
         quota = self._quota
-        rows = self._due if quota is None else min(self._due, max(1.0, quota.rate))
-        claimed = rows * self.per_row
+        claims = self._due if quota is None else min(self._due, max(1.0, quota.rate))
+        claimed = claims * self.per_row
         self._source.due += claimed - self._claimed
         self._claimed = claimed
 
@@ -123,4 +120,4 @@ class Cost:
             return
         learned = self.per_row + _LEARNED * (min(milliseconds / rows, _DEAREST) - self.per_row)
         self.per_row = max(learned, 1e-6)
-        self._claim()
+        self.wait(0)  # what is due claims more of the budget now, or less

@@ -232,12 +232,15 @@ class Schedule:
         if self._parked.get(source):  # these have kept their places in line
             return started
         self._look_who_waits(backlog, now)
+        paid = 0.0
         while rows := self._undisputed(backlog, source, now):
-            backlog.rests = inf
             unit = self._take(backlog, rows, now)
             turns.serve(namespace, turns.arrive(namespace), unit.receipt.paid)
-            source.priorities.served(namespace.priority, unit.receipt.paid)
+            paid += unit.receipt.paid
             started.append(unit)
+        if started:
+            backlog.rests = inf
+            source.priorities.served(namespace.priority, paid)
         return started
 
     def _place(self, backlog: Backlog, now: float) -> None:

@@ -133,6 +133,7 @@ class Unit:
         "keys",
         "late",
         "namespace",
+        "overtaken",
         "parts",
         "phase",
         "ready",
@@ -149,6 +150,7 @@ class Unit:
         self.phase = Phase.DUE
         self.late = False  # its hold is over, its seats are not
         self.ready = False  # lies in a queue of its backlog (and is not delayed)
+        self.overtaken = 0  # full units that came later and were taken before it
         self.gone = 0  # keys listed here whose seat is another unit by now; `seats` counts them
         self.parts: Sequence[tuple[Demand, list[bytes]]] = ()
         self.captures: Sequence[Captures] = ()  # parallel to keys, while it runs

@@ -91,6 +91,33 @@ def test_smaller_unit_overtakes_one_that_does_not_fit():
     assert desk.pick(6) == [keys(6, 10)], "and then it is cut, for nothing else is there"
 
 
+def test_full_unit_of_touches_is_not_cut_for_a_smaller_one_before_it():
+    desk = Desk()
+    for size, first in ((130, 0), (200, 1_000), (200, 2_000)):
+        desk.put(keys(size, first))
+
+    assert [desk.pick(200) for _ in range(3)] == [[keys(200, 1_000)], [keys(200, 2_000)], [keys(130)]]
+
+
+def test_smaller_unit_of_touches_is_overtaken_four_times_at_most():
+    desk = Desk()
+    desk.put(keys(130))
+    for at in range(1, 7):
+        desk.put(keys(200, 1_000 * at))
+
+    assert [desk.pick(200) for _ in range(4)] == [[keys(200, 1_000 * at)] for at in range(1, 5)]
+    assert desk.pick(200) == [keys(130), keys(70, 5_000)]
+
+
+def test_no_unit_overtakes_a_miss_or_a_change():
+    for kind in (Kind.MISS, Kind.CHANGE):
+        desk = Desk()
+        desk.put(keys(130), kind)
+        desk.put(keys(200, 1_000), kind)
+
+        assert desk.pick(200) == [keys(130), keys(70, 1_000)]
+
+
 def test_unit_is_cut_so_that_no_row_is_left_unused():
     desk = Desk()
     for first in (0, 1_000, 2_000):
