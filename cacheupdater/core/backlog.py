@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cacheupdater.core.peers import Peer
     from cacheupdater.core.seats import Seats
 
-_OVERTAKEN = 4  # units that a smaller one may overtake: a pack of 1000 is five units
+_OVERTAKEN = 4  # units that one unit may overtake, and that may overtake one: a pack of 1000 is five units
 _FEW = 1 / 16  # of a unit's rows, for which no other unit is cut: each cut makes two parts of one
 _MISSES, _CHANGES, _TOUCHES = URGENCY[Kind.MISS], URGENCY[Kind.CHANGE], URGENCY[Kind.TOUCH]
 _MOST_URGENT_FIRST = (_MISSES, UNSEEN, _CHANGES, _TOUCHES, PATIENT)  # queues
@@ -246,9 +246,11 @@ class Picking:
 
 
 def _let_full_first(queue: deque[Unit], rows: int) -> bool:
-    """Let a full unit overtake a smaller one of touches, for which nobody waits. Else it would be cut for the smaller one, and its
-    rest would be the smaller one of the next unit, and so on: of a million different keys a second, every third moved into another
-    unit. At most a few overtake the same one."""
+    """Let a full unit overtake a smaller one, if nobody waits for the smaller one. At most a few overtake the same unit.
+
+    Without this rule the full unit is cut to fill up the smaller one. The rest of the full unit is then the smaller one of the next
+    pick, so the next full unit is cut too. Of a million different keys a second, every third moved into another unit.
+    """
     small = queue[0]
     if small.overtaken == _OVERTAKEN or small.demand.urgency < _TOUCHES:
         return False

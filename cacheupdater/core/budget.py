@@ -101,9 +101,11 @@ class Cost:
         return self._due
 
     def wait(self, rows: int) -> None:
-        """So many more rows are due (fewer, if negative). They claim the source's budget, but no more of it than their quota pays in
-        a second. Else thousands of keys that wait for their quota would keep the policy from asking for any key of another
-        namespace."""
+        """So many more rows are due (fewer, if negative).
+
+        What is due claims the source's budget, but no more of it than the quota pays in a second. Else thousands of keys that wait
+        for their quota would keep the policy from asking for any key of another namespace.
+        """
         self._due += rows
         quota = self._quota
         claims = self._due if quota is None else min(self._due, max(1.0, quota.rate))
