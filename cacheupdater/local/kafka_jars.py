@@ -133,6 +133,11 @@ def classes(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}-java{java_version()}.jsa")
 
 
+def first_record(folder: Path) -> Path:
+    """The file that Kafka's own tool makes for each new broker, once `kafka_server` kept one: it says Kafka's version alone."""
+    return folder.with_name(f"{folder.name}-bootstrap.checkpoint")
+
+
 def java(folder: Path) -> list[str]:
     """The beginning of every command line: options and a class with a main follow."""
     command = [

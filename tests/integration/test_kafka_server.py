@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import psutil
@@ -157,6 +157,29 @@ async def test_broker_comes_back_at_its_port_with_its_records(needs_apache, own_
 
 
 @pytest.mark.prove
+def test_a_broker_s_folder_is_the_same_whether_kafkas_tool_has_made_it_or_we(
+    needs_apache, monkeypatch, tmp_path
+):
+    kept = tmp_path / "record"
+    monkeypatch.setattr(kafka_jars, "first_record", lambda _: kept)
+    said = []
+    for _ in range(2):
+        with closing(KafkaServer()) as server:
+            server._prepare()
+            folder = server._folder / "1"
+            properties = (folder / "meta.properties").read_text().splitlines()
+            said.append(
+                (
+                    sorted(each.name for each in folder.iterdir()),
+                    sorted(line.partition("=")[0] for line in properties if not line.startswith("#")),
+                    (folder / "bootstrap.checkpoint").read_bytes(),
+                )
+            )
+    by_the_tool, by_us = said
+    assert by_us == by_the_tool
+    assert by_us[2] == kept.read_bytes()
+
+
 async def test_frozen_broker_answers_nothing_until_it_goes_on(own_kafka):
     await kafka_topics.create(own_kafka.bootstrap, "cold", partitions=1)
     async with started(AIOKafkaProducer(bootstrap_servers=own_kafka.bootstrap)) as producer:
