@@ -12,4 +12,5 @@ pytest_plugins = [
     "servers.postgres",
     "brokers.fixture",
     "group.options",
+    "live.warm",
 ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 import redis
+from live import warm
 from live.updater_process import eventually
 from suite.pace import PATIENCE_S
 
-from cacheupdater.local.children import dying_with_us
 from cacheupdater_client import Redis
 
 CACHING = """
@@ -86,7 +86,7 @@ class Project:
     def __init__(self, folder, redis_url, socket):
         self.folder = folder
         self.emit = f"unix://{socket}"
-        self.environment = {**os.environ, "REDIS_URL": redis_url, "CACHEUPDATER_EMIT": self.emit}  # noqa: TID251  a child's
+        self.environment = {"REDIS_URL": redis_url, "CACHEUPDATER_EMIT": self.emit}
         self.write(CACHING)
         self.prices(9)
 
@@ -106,13 +106,13 @@ class Project:
         return self.run(sys.executable, "-c", code)
 
     def updater(self, *args):
-        return self.run(sys.executable, "-P", "-m", "cacheupdater", *args)
+        return warm.run(*args, folder=self.folder, environment=self.environment)
 
     def run(self, *command):
         return subprocess.run(
             command,
             cwd=self.folder,
-            env=self.environment,
+            env=warm.surroundings(self.environment),
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
@@ -121,23 +121,14 @@ class Project:
 
     @contextmanager
     def running(self, *args):
-        command = [sys.executable, "-P", "-m", "cacheupdater", "run", *args]
-        with (
-            (self.folder / "stderr.log").open("wb") as log,
-            subprocess.Popen(
-                dying_with_us(command),
-                cwd=self.folder,
-                env=self.environment,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            ) as process,
-        ):
+        with (self.folder / "stderr.log").open("wb") as log:
+            process = warm.start(("run", *args), err=log, environment=self.environment, folder=self.folder)
+        with process.stdout as said:
             try:
-                assert process.stdout.readline().startswith("ready")
+                assert said.readline().startswith(b"ready")
                 yield process
             finally:
-                process.terminate()
+                process.send_signal(signal.SIGTERM)
                 assert process.wait(PATIENCE_S) == 0
 
 
@@ -383,9 +374,8 @@ def test_the_pages_commands_lead_from_python_alone_to_a_refreshed_value(project)
     assert read == again
 
     def typed(command):
-        program = {"python": [sys.executable], "cacheupdater": [sys.executable, "-P", "-m", "cacheupdater"]}
         first, *rest = shlex.split(command)
-        done = project.run(*program[first], *rest)
+        done = project.updater(*rest) if first == "cacheupdater" else project.run(sys.executable, *rest)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
 from uuid import uuid4
 
@@ -18,6 +16,7 @@ import redis
 from aiokafka import AIOKafkaProducer
 from feeds.debezium_events import event, key
 from feeds.recorded import CONNECTORS, FORMS, recording, table_topic
+from live import warm
 from live.database import Database
 from live.explained import WITHIN_S, because, told
 from live.updater_process import eventually
@@ -307,6 +306,5 @@ def test_commands_and_pages_tell_of_the_feed(shop, updaters):
 
 
 def said_by(updater, *words):
-    command = [sys.executable, "-m", "cacheupdater", *words, "-c", str(updater.file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = warm.run(*words, "-c", updater.file)
     return done.stdout + done.stderr

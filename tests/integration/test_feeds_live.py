@@ -6,12 +6,11 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import asyncpg
 import pytest
+from live import warm
 from live.fed_shop import BRANDS, CACHED, EVERY_S, HOT, TABLES, FedShop, settings
 from live.updater_process import eventually
 from suite.pace import PATIENCE_S
@@ -53,8 +52,7 @@ def without_slots(url):
 
 def changes(updater, *words, ends=exits.OK):
     """`cacheupdater changes WORDS` with this updater's file, in its words."""
-    command = [sys.executable, "-m", "cacheupdater", "changes", *words, "-c", str(updater.file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = warm.run("changes", *words, "-c", updater.file)
     assert done.returncode == ends, done.stderr
     return done.stdout
 
@@ -270,8 +268,7 @@ def test_a_statement_that_cannot_find_keys_is_found_before_the_first_change(
     told["namespaces"]["product"]["changes"][2]["sql"] = sql
     updater = updaters.make(told)
     installed(updater)
-    command = [sys.executable, "-m", "cacheupdater", "check", "--connect", "-c", str(updater.file)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    said = warm.run("check", "--connect", "-c", updater.file).stdout
     found = [line for line in said.splitlines() if line.startswith("feed ") and " wrong " in line]
     assert len(found) == (what is not None), found
     assert what is None or what in found[0]

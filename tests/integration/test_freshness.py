@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 import redis
+from live import warm
 from live.updater_process import eventually
 
 from cacheupdater.local.children import dying_with_us
@@ -100,18 +101,13 @@ def busy(source):
     return source if source["used"] > 0.3 else None
 
 
-def cacheupdater(*args):
-    command = [sys.executable, "-m", "cacheupdater", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 @pytest.mark.prove
 def test_the_table_shows_what_the_load_was(updaters, redis_url, pg_url, shop):
     updater = updaters.start(settings(redis_url, pg_url, refresh={"max_age": "30s"}))
     with load(redis_url, updater.emit, shop) as reads:
         change(shop, 9.0)
         source, rate = eventually(lambda: busy(told(updater))), reads.per_second
-        printed = cacheupdater("freshness", "-c", updater.file)
+        printed = warm.run("freshness", "-c", updater.file)
         eventually(lambda: updater.metric("stale_measured_high", namespace="product"))
     eventually(lambda: updater.metric("learned", source="main") == told(updater)["learned"])
 
@@ -166,7 +162,7 @@ def test_first_writes_over_the_applications_values_tell_nothing_however_these_ar
 
 def test_a_fixed_interval_has_no_price_to_show(updaters, redis_url, pg_url, shop):
     updater = updaters.start(settings(redis_url, pg_url, refresh={"every": "1s"}))
-    printed = cacheupdater("freshness", "-c", updater.file)
+    printed = warm.run("freshness", "-c", updater.file)
     assert printed.returncode == 78
     assert "refresh: {policy: price}" in printed.stderr
     assert json.loads(updater.page("/freshness")[1])["sources"] == []
@@ -193,7 +189,7 @@ def test_a_recorded_minute_plans_budgets_offline(updaters, redis_url, pg_url, sh
         assert plain.dbsize() == ROWS  # no value, no floor, nothing
         assert {plain.get(f"product:{n}") for n in range(1, ROWS + 1)} == {b"{}"}
 
-    planned = cacheupdater("plan", file, "--budget", "10/s,100/s,1000/s,300ms/s")
+    planned = warm.run("plan", file, "--budget", "10/s,100/s,1000/s,300ms/s")
     print(planned.stdout)
     assert (planned.returncode, planned.stderr) == (0, "")
     rows = [re.split(r" {2,}", line) for line in planned.stdout.splitlines() if line.startswith("main")]

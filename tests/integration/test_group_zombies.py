@@ -28,7 +28,6 @@ ROWS = 200
 KEYS = [f"item:{n}".encode() for n in range(ROWS)]
 WATCH_S = 1.5  # after its first late write: the others take milliseconds
 LATE = ("refused", "too_old", "late", "evicted")
-OURS = ("-m", "cacheupdater")
 DEPOTS = ["streams", "sqlite", "postgresql"]
 TRIES = 5
 ROUNDS = 3  # of a freeze under load
@@ -99,9 +98,9 @@ def fresh(plain, version):
 @pytest.mark.parametrize(
     ("program", "kind"),
     [
-        pytest.param(OURS, "kafka", id="fenced"),
+        pytest.param(None, "kafka", id="fenced"),
         pytest.param((NAIVE,), "kafka", id="plain_set", marks=pytest.mark.prove),
-        *(pytest.param(OURS, each, id=each, marks=pytest.mark.prove) for each in DEPOTS),
+        *(pytest.param(None, each, id=each, marks=pytest.mark.prove) for each in DEPOTS),
     ],
     indirect=["kind"],
 )

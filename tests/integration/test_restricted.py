@@ -19,6 +19,7 @@ import psutil
 import pytest
 import redis
 from containers import restricted
+from live import warm
 from live.updater_process import READY_S, Updater, config, eventually
 
 from cacheupdater.local.children import dying_with_us
@@ -56,7 +57,11 @@ class Restricted(Updater):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**self._environment, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(folder)},
+                env={
+                    **warm.surroundings(self._environment),
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    "TMPDIR": str(folder),
+                },
             )
 
     @property

@@ -10,6 +10,7 @@ import psutil
 import pytest
 import redis
 from live.updater_process import config, eventually
+from live.warm import COMMAND
 
 from cacheupdater_client import Redis
 
@@ -37,7 +38,7 @@ def test_nothing_that_a_running_updater_shows_has_a_user_or_password_of_its_addr
         name: {"key": f"{name}:{{id:int}}", "load": {"source": source, "table": "items"}}
         for name, source in (("item", "main"), ("other", "far"))
     }
-    updater = updaters.make(config(f"redis://{ENCODED}@{host}", sources, namespaces)).start()
+    updater = updaters.start(config(f"redis://{ENCODED}@{host}", sources, namespaces), program=COMMAND)
     try:
         with Redis.from_url(redis_url, emit=updater.emit) as application:
             for key in ("item:1", "other:1"):

@@ -43,7 +43,7 @@ KEYS = [f"item:{n}".encode() for n in range(1, ROWS + 1)]
 writers = pytest.mark.parametrize(
     "program",
     [
-        pytest.param(("-m", "cacheupdater"), id="fenced"),
+        pytest.param(None, id="fenced"),
         pytest.param((NAIVE,), id="plain_set", marks=pytest.mark.prove),
     ],
 )

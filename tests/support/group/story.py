@@ -154,7 +154,7 @@ class Group:
         )
         return base | {"listen": None, "queue": {"url": self.queue.url(session, instance)}}
 
-    def start(self, count, *, program=("-m", "cacheupdater"), environment=None, **settings):
+    def start(self, count, *, program=None, environment=None, **settings):
         """Starts some more members, at once. An `instance` gets a number."""
         new = []
         for _ in range(count):

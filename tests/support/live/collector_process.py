@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from live.updater_process import Updater
+from live.warm import COMMAND
 
 
 class CollectorProcess(Updater):
     """One collector, however often it is started; its socket, port and log stay the same."""
 
-    def __init__(self, folder, queue, *arguments, settings=None, program=("-m", "cacheupdater")):
+    def __init__(self, folder, queue, *arguments, settings=None, program=COMMAND):
         """`queue` is the URL behind it. With `settings` it reads them from a file, and gets neither URL nor addresses."""
         super().__init__(folder, settings or {}, program=program, arguments=arguments)
         self._queue = queue
@@ -41,7 +42,7 @@ class CollectorProcess(Updater):
 class DrainProcess(CollectorProcess):
     """One drain, however often it is started."""
 
-    def __init__(self, folder, old, new, *, program=("-m", "cacheupdater")):
+    def __init__(self, folder, old, new, *, program=COMMAND):
         """`old` is the URL as updaters write it, `new` as collectors write it."""
         super().__init__(folder, new, program=program)
         self._old = old

@@ -201,7 +201,7 @@ class Verdict(NamedTuple):
 class Story:
     """One updater, one application, the keys of both. `with` lets the application work."""
 
-    def __init__(self, updaters, pg_url, world, *, loud, quiet, program=("-m", "cacheupdater")):
+    def __init__(self, updaters, pg_url, world, *, loud, quiet, program=None):
         """`world` is the Redis of the test: its `url`, a `client(emit)`, and `fetch(names)` by a client that leaves no hints."""
         self.world, self.loud, self.quiet = world, loud, quiet
         self.promised = dict.fromkeys((*loud, *quiet), 0)

@@ -1,18 +1,16 @@
 """A real updater in a process of its own, as an operator would start it: `python -m cacheupdater run -c FILE`.
 
 Tests describe the configuration as a dict (JSON is YAML). They start, kill, freeze and stop the process, and read its pages and
-its log. It never outlives the test process. `config` makes a small configuration with short times for stories.
+its log. It never outlives the test process. In `make test` it starts as a fork (`warm`); a test that needs a start of its own
+says `program=COMMAND`. `config` makes a small configuration with short times for stories.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import select
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from urllib.error import HTTPError
@@ -20,10 +18,10 @@ from urllib.request import urlopen
 
 from suite.pace import PATIENCE_S
 
-from cacheupdater.local.children import dying_with_us
 from cacheupdater.local.ports import free_port
+from live import warm
 
-ROOT = Path(__file__).parents[3]
+ROOT = warm.ROOT
 READY_S = 60.0  # two cold starts on a busy machine; usually 0.6 s
 DRAINED_S = PATIENCE_S  # usually a second; the drain itself gives up after 10
 HTTP_S = 30.0
@@ -65,10 +63,9 @@ def config(redis_url, sources, namespaces, *, every="300ms", missing="1s", parti
 class Updater:
     """One updater, however often it is started; its socket, port and log stay the same."""
 
-    def __init__(self, folder, settings, *, program=("-m", "cacheupdater"), environment=None, arguments=()):
-        """`program` is what Python runs; `arguments` follow its `run -c FILE`; `environment` is added to ours.
-
-        A setting that is None is left out.
+    def __init__(self, folder, settings, *, program=None, environment=None, arguments=()):
+        """`program` is what Python runs instead of the command. `arguments` follow its `run -c FILE`; `environment` is added
+        to ours. A setting that is None is left out.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.socket = folder / "hints.sock"
@@ -81,10 +78,7 @@ class Updater:
         places = {"listen": [self.emit], "admin": {"listen": f"127.0.0.1:{self.port}"}}
         said = {name: value for name, value in {**places, **settings}.items() if value is not None}
         self.file.write_text(json.dumps(said, indent=1), "utf-8")
-        imports = {
-            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "client"), str(Path(__file__).parents[1])))
-        }
-        self._environment = {**os.environ, **imports, **(environment or {})}  # noqa: TID251  a child inherits it
+        self._environment = environment
         self._process = None
 
     @property
@@ -103,15 +97,15 @@ class Updater:
 
     def launch(self):
         """Starts it and returns at once."""
-        command = [sys.executable, *self._program, *self._asked(), *self._arguments]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                dying_with_us(command),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=self._environment,
-            )
+            if self._program is None:
+                self._process = warm.start(self._said(), err=log, environment=self._environment)
+            else:
+                program = (*self._program, *self._said())
+                self._process = warm.started(program, err=log, environment=self._environment)
+
+    def _said(self):
+        return *self._asked(), *self._arguments
 
     def _asked(self):
         return "run", "-c", str(self.file)
