@@ -165,7 +165,7 @@ class Program:
         assert floor_ms == pytest.approx(left or -2, abs=self.near // 10**6)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.prove)])
 def test_fake_answers_and_holds_what_the_real_server_does(every_redis_url, seed):
     with redis.Redis.from_url(every_redis_url) as client:
         real.load_scripts(client)

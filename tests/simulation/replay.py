@@ -13,6 +13,16 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "client"), str(ROOT / "tests" / "support")]
 
 
+def traced(seed, planted, *, fed):
+    """Whether the schedule breaks a promise. Prints all of it."""
+    from simulated import campaign
+
+    print(campaign.plan_of(seed, fed=fed))
+    outcome = campaign.run_seed(seed, planted, trace=print, fed=fed)
+    print(*outcome.violations or ["no violation"], sep="\n")
+    return bool(outcome.violations)
+
+
 def main():
     from simulated import campaign
     from simulated.planted_faults import PLANTED_FAULTS
@@ -24,12 +34,10 @@ def main():
     parser.add_argument("--fed", action="store_true", help="schedules with a feed")
     parser.add_argument("--trace", action="store_true", help="print every event")
     arguments = parser.parse_args()
-    if arguments.trace:
-        print(campaign.plan_of(arguments.seed, fed=arguments.fed))
-        outcome = campaign.run_seed(arguments.seed, arguments.planted, trace=print, fed=arguments.fed)
-        print(*outcome.violations or ["no violation"], sep="\n")
-        return bool(outcome.violations)
     seeds = range(arguments.seed, arguments.seed + arguments.count)
+    if arguments.trace:
+        broken = [traced(seed, arguments.planted, fed=arguments.fed) for seed in seeds]
+        return any(broken)
     report = campaign.run_block(seeds, arguments.planted, fed=arguments.fed)
     print(campaign.table(report.fired))
     rate = report.schedules / report.seconds

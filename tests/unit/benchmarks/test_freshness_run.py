@@ -94,6 +94,7 @@ def test_a_reader_who_finds_nothing_waits_and_is_fresh():
     assert judge(world, found).rows == pytest.approx(4.0, rel=0.1)  # what readers load is not the budget's
 
 
+@of_cells
 def test_without_traces_the_run_says_what_it_leaves_out(tmp_path, capsys):
     assert run.main(["--quick", "--only", "A", "--traces", str(tmp_path)]) == 0
     said = capsys.readouterr().out

@@ -63,7 +63,7 @@ class Waits(Market):
         return super().takes(unit, now)
 
 
-@pytest.mark.parametrize("engines", [1, 4])
+@pytest.mark.parametrize("engines", [1, pytest.param(4, marks=pytest.mark.prove)])
 def test_inside_a_priority_misses_come_before_changes_and_changes_before_touches(engines, record_property):
     rate, seconds = 600.0, 60.0
     offered = {"high": 80.0, "normal": 240.0, "low": 80.0}  # of each kind: twice the rate in all
