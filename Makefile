@@ -53,12 +53,12 @@ demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while 
 
 # To rewrite the asserts of all tests takes a worker 25 s. Here one process does so for all workers, beside the linters, which
 # use one core.
-test: $(DEV) ## check style, types and imports, and run all tests in their short form; eleven minutes on two cores
+test: $(DEV) ## check style, types and imports, and run all tests in their short form; thirteen minutes on two cores
 	@$(PYTEST) -n 0 --collect-only -qq >/dev/null 2>&1 & \
 		$(MAKE) --no-print-directory lint || { kill $$!; exit 1; }; wait
 	$(PYTEST) -n $(WORKERS)
 
-prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; half an hour; TIMES=10 does ten times as much
+prove: $(DEV) ## run campaigns: 200,000 schedules, a million inputs of a fuzzer, kills, zombies, outages, races; an hour; TIMES=10 does ten times as much
 	$(PYTEST) -n $(PROVERS) --prove --times $(TIMES) $(if $(WITHIN),--within $(WITHIN)) $(if $(STORIES_WITHIN),--stories-within $(STORIES_WITHIN)) $(if $(TURN),--turn $(TURN))
 
 compat: $(DEV) ## run redis-py's own test suite against redis-py and against our clients, and compare test by test; writes a section of docs/reference/compat.md for each of VERSIONS=6.2,7,8
