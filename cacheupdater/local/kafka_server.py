@@ -162,7 +162,7 @@ class KafkaServer:
         arguments = ["format", "--cluster-id", cluster, "--config", str(file), *scram]
         kafka_jars.tool("kafka.tools.StorageTool", *arguments, folder=self._jars)
         if not self._users:
-            draft = kept.with_name(f"{kept.name}-{file.parent.name}")
+            draft = kept.with_name(f"{kept.name}-{file.parent.name}-{number}")
             shutil.copy(home / "bootstrap.checkpoint", draft)
             draft.replace(kept)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import ssl
 import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from threading import Barrier
 
 import psutil
 import pytest
@@ -23,6 +25,7 @@ from aiokafka.errors import (
 from brokers.fixture import shared
 from servers.certificates import Authority
 from suite.ends import has_ended
+from suite.pace import PATIENCE_S
 
 from cacheupdater.local import kafka_jars, kafka_topics
 from cacheupdater.local.kafka_properties import ACLS, QUICK_RETENTION, mutual_tls
@@ -156,30 +159,39 @@ async def test_broker_comes_back_at_its_port_with_its_records(needs_apache, own_
     assert await values(bootstrap, "kept") == [b"one", b"two"]
 
 
-@pytest.mark.prove
 def test_a_broker_s_folder_is_the_same_whether_kafkas_tool_has_made_it_or_we(
     needs_apache, monkeypatch, tmp_path
 ):
-    kept = tmp_path / "record"
+    kept, at_once, copied = tmp_path / "record", Barrier(3), shutil.copy
+
+    def copy(source, target):
+        copied(source, target)
+        if target.parent == tmp_path:
+            at_once.wait(PATIENCE_S)
+
     monkeypatch.setattr(kafka_jars, "first_record", lambda _: kept)
-    said = []
-    for _ in range(2):
-        with closing(KafkaServer()) as server:
-            server._prepare()
-            folder = server._folder / "1"
+    monkeypatch.setattr(shutil, "copy", copy)
+    by_the_tool, by_us = (folders_of_a_new_cluster() for _ in range(2))
+    assert len(by_us) == 3
+    assert [each[:2] for each in by_us] == [each[:2] for each in by_the_tool]
+    assert {each[2] for each in by_us} == {kept.read_bytes()} <= {each[2] for each in by_the_tool}
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def folders_of_a_new_cluster():
+    """Of each of three brokers: the files in its folder, the names of its properties, its first record."""
+    with closing(KafkaServer(3)) as server:
+        server._prepare()
+        said = []
+        for folder in (server._folder / str(number) for number in (1, 2, 3)):
             properties = (folder / "meta.properties").read_text().splitlines()
-            said.append(
-                (
-                    sorted(each.name for each in folder.iterdir()),
-                    sorted(line.partition("=")[0] for line in properties if not line.startswith("#")),
-                    (folder / "bootstrap.checkpoint").read_bytes(),
-                )
-            )
-    by_the_tool, by_us = said
-    assert by_us == by_the_tool
-    assert by_us[2] == kept.read_bytes()
+            names = sorted(line.partition("=")[0] for line in properties if not line.startswith("#"))
+            files = sorted(each.name for each in folder.iterdir())
+            said.append((files, names, (folder / "bootstrap.checkpoint").read_bytes()))
+        return said
 
 
+@pytest.mark.prove
 async def test_frozen_broker_answers_nothing_until_it_goes_on(own_kafka):
     await kafka_topics.create(own_kafka.bootstrap, "cold", partitions=1)
     async with started(AIOKafkaProducer(bootstrap_servers=own_kafka.bootstrap)) as producer:
