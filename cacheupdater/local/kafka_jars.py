@@ -134,7 +134,7 @@ def classes(folder: Path) -> Path:
 
 
 def first_record(folder: Path) -> Path:
-    """The file that Kafka's own tool makes for each new broker, once `kafka_server` kept one: it says Kafka's version alone."""
+    """The record that Kafka's own tool writes for a new broker. `kafka_server` keeps the first, for all have the same content."""
     return folder.with_name(f"{folder.name}-bootstrap.checkpoint")
 
 

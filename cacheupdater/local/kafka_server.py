@@ -146,7 +146,7 @@ class KafkaServer:
         return [[*java, "kafka.Kafka", str(file)] for file in files]
 
     def _format(self, cluster: str, number: int, file: Path) -> None:
-        """Makes a broker's folder. Kafka's tool takes a second of Java; without users its result is the same each time."""
+        """Makes a broker's folder. Kafka's tool takes a second. Without users the tool makes the same each time, so its record is kept."""
         home, kept = file.with_suffix(""), kafka_jars.first_record(self._jars)
         if not self._users and kept.exists():
             home.mkdir()

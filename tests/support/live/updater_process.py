@@ -102,7 +102,7 @@ class Updater:
                 self._process = warm.start(self._said(), err=log, environment=self._environment)
             else:
                 program = (*self._program, *self._said())
-                self._process = warm.started(program, err=log, environment=self._environment)
+                self._process = warm.start_python(program, err=log, environment=self._environment)
 
     def _said(self):
         return *self._asked(), *self._arguments

@@ -1,12 +1,12 @@
 """Commands as an operator gives them, `python -m cacheupdater ...`; in `make test` most of them start at once.
 
-A start of `run` takes a second of one core, nine tenths of that for imports, and the suite starts hundreds of updaters. So
+A start of `run` takes a second of one core. Nine tenths of that second are imports, and the suite starts hundreds of updaters. So
 each worker of `make test` keeps one warm process (`warm_process.py`), which has imported all that an updater imports. A command
-is a fork of that, and does from there on what it always does. `make prove` starts each command anew, and so does a test that
-changes the environment of Python itself.
+is a fork of the warm process, and runs the same `main`. `make prove` starts each command anew. A test that changes the
+environment of Python itself also starts its command anew.
 
 `Updater` calls `start`; tests call `run` for a command that ends by itself. The warm process lives as long as the test process,
-and its forks end with it.
+and the forks end with the warm process. The module is a plugin of pytest, for it has to know which form of the suite runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IMPORTS = os.pathsep.join(str(each) for each in (ROOT, ROOT / "client", ROOT / "
 COMMAND = ("-m", "cacheupdater")
 PROGRAM = Path(__file__).with_name("warm_process.py")
 IMPORTS_S = 60.0  # of a busy machine; usually a second
-_OF_IMPORTS = {"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}  # a fork has them behind it
+_OF_IMPORTS = {"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}  # a fork imports hardly anything
 _TOLD = struct.Struct("=i")
 _kept = []  # this process' one warm process
 
@@ -42,7 +42,7 @@ def pytest_configure(config):
 
 
 def surroundings(environment):
-    """The whole environment of a command, of which a test says some."""
+    """The environment of a command: ours, and what a test adds."""
     return {**os.environ, "PYTHONPATH": IMPORTS, **(environment or {})}  # noqa: TID251  a child inherits it
 
 
@@ -60,7 +60,7 @@ def run(*arguments, environment=None, folder=None):
 def start(arguments, *, err, out=None, environment=None, folder=None):
     """`cacheupdater` with these arguments, running. `out` and `err` are files; without `out`, its stdout is a pipe."""
     if not _suits(environment or {}):
-        return started((*COMMAND, *arguments), err=err, out=out, environment=environment, folder=folder)
+        return start_python((*COMMAND, *arguments), err=err, out=out, environment=environment, folder=folder)
     whole = surroundings(environment)
     if not _kept:
         _kept.append(_Warm(whole))
@@ -75,7 +75,7 @@ def start(arguments, *, err, out=None, environment=None, folder=None):
     return fork
 
 
-def started(program, *, err, out=None, environment=None, folder=None):
+def start_python(program, *, err, out=None, environment=None, folder=None):
     """Python with these arguments, running, and never a fork."""
     return subprocess.Popen(
         dying_with_us([sys.executable, *program]),
@@ -88,7 +88,7 @@ def started(program, *, err, out=None, environment=None, folder=None):
 
 
 def _suits(environment):
-    """Whether a fork would be what the command is: Python reads settings of its own before anything of ours."""
+    """Whether a fork does what the command does. Python reads its own settings before it runs anything of ours."""
     of_python = {name for name in environment if name.startswith("PYTHON")}
     return Fork.allowed and of_python <= _OF_IMPORTS
 
@@ -96,7 +96,7 @@ def _suits(environment):
 class Fork:
     """A running command, with what tests use of a `subprocess.Popen`."""
 
-    allowed = False  # until the suite says so: whoever uses `Updater` without pytest starts commands
+    allowed = False  # `pytest_configure` decides; without pytest, each command is started anew
 
     def __init__(self, pid, ended):
         """`ended` is a pipe that becomes readable when the process has ended, and says how."""

@@ -32,7 +32,7 @@ _TOLD = struct.Struct("=i")
 _DIE_WITH_PARENT = 1  # prctl
 
 
-class _Nursery:
+class _Forks:
     """What the warm process knows of its forks."""
 
     def __init__(self, door):
@@ -96,4 +96,4 @@ def _run(request):
 
 
 if __name__ == "__main__":
-    sys.exit(_run(_Nursery(socket.socket(fileno=int(sys.argv[1]))).serve()))
+    sys.exit(_run(_Forks(socket.socket(fileno=int(sys.argv[1]))).serve()))

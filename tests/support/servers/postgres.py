@@ -103,7 +103,7 @@ END $$
 
 
 def _empty(url):
-    """Ends all other connections, as the end of a database would. The schema `public` has its usual privileges again."""
+    """Ends all other connections, as the end of a database would. The schema `public` gets the privileges that PostgreSQL 15 gives it."""
     from cacheupdater.local.postgres_server import run_sql
 
     run_sql(

@@ -11,7 +11,9 @@ from live import warm
 
 from cacheupdater.cli import exits
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks die with their parent on Linux alone")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the suite forks on Linux alone, where a fork dies with its parent"
+)
 
 FILE = """\
 version: 1
@@ -84,7 +86,7 @@ def test_a_fork_is_seen_to_run_and_how_it_was_killed(running):
     running.send_signal(signal.SIGTERM)  # it has ended, so nobody else gets the signal
 
 
-def test_a_fork_of_python_s_own_environment_is_none(monkeypatch, tmp_path):
+def test_a_command_with_settings_of_python_itself_is_no_fork(monkeypatch, tmp_path):
     monkeypatch.setattr(warm.Fork, "allowed", True)
     with (tmp_path / "log").open("ab") as log:
         process = warm.start(("--version",), err=log, environment={"PYTHONUTF8": "1"})
