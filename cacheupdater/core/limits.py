@@ -13,8 +13,8 @@ PROCESS_BYTES = 96 << 20
 TABLES_PART = 0.5
 """Part of the memory beyond that, for tables that may forget. The rest is for hints under way, rows and Redis' commands."""
 
-LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES, CLAIM_BYTES, SEEN_BYTES = 200, 250, 130, 130, 80
-"""Per entry, a key of some 14 bytes included: 153 to 200, 245, 128, 123 and 63 measured. Of a seen key there is a number only."""
+LEARNED_BYTES, ABSENT_BYTES, STRANGER_BYTES, CLAIM_BYTES, SEEN_BYTES = 200, 250, 130, 130, 40
+"""Per entry, a key of some 14 bytes included: 153 to 200, 245, 128, 123 and 36 measured. Of a seen key there is a number only."""
 
 LEAST_PART = 0.01
 """Part of the usual tables that stays, however small the memory: smaller ones would forget a key before its next read."""
@@ -83,8 +83,8 @@ class Limits:
     """Keys per partition whose readers have filled them lately: some six megabytes. Beyond it, a fill is a touch."""
 
     seen: int = 38_000
-    """Keys per partition whose rows are known to exist, beside those with a seat. They lie in two sets: up to 19,660 keys a set
-    takes half a megabyte, and beyond that four times as much."""
+    """Keys per partition whose rows are known to exist, beside those with a seat. Half of them lie in a set: up to 19,660
+    keys it takes half a megabyte, and beyond that four times as much."""
 
     strangers: int = 50_000
     """Keys of nobody that a partition remembers: some five megabytes."""
