@@ -22,7 +22,7 @@ from itertools import count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from cacheupdater.local import kafka_jars
+from cacheupdater.local import kafka_jars, kafka_rights, kafka_topics
 from cacheupdater.local.kafka_broker import Broker
 from cacheupdater.local.kafka_properties import SCRAM_KINDS, Ports, broker_ports, server_properties
 
@@ -166,10 +166,10 @@ class KafkaServer:
             shutil.copy(home / "bootstrap.checkpoint", draft)
             draft.replace(kept)
 
-    def grant(self, user: str, *rights: str) -> None:
-        """`rights` as kafka-acls takes them: ("--operation", "Read", "--topic", "x"). Needs the properties ACLS."""
-        arguments = ["--bootstrap-server", self.admin, "--add", "--allow-principal", f"User:{user}", *rights]
-        kafka_jars.tool("org.apache.kafka.tools.AclCommand", *arguments, folder=self._jars)
+    def grant(self, user: str, *operations: str, topic: str | None = None, group: str | None = None) -> None:
+        """Lets the user do operations, such as "Read", with this topic and this group. Needs the properties ACLS."""
+        wanted = kafka_rights.rights(user, operations, topic=topic, group=group)
+        kafka_topics.done(kafka_rights.grant(self.admin, wanted))
 
     def limit_fetches(self, bytes_per_second: int) -> None:
         """A quota for each client."""

@@ -246,10 +246,10 @@ def test_client_without_permission_is_told_so_and_sends_once_it_has_it(
         buffer = buffer_to(f"kafka://{server.bootstrap}/hints{login}")
         buffer.touch("p:1")
         assert eventually(lambda: "uthoriz" in target_of(sender)["trouble"])
-        server.grant("shop", "--operation", "Describe", "--topic", "hints")
+        server.grant("shop", "Describe", topic="hints")
         assert eventually(lambda: "TopicAuthorizationFailed" in target_of(sender)["trouble"])
         assert sender.stats()["waiting"] == 1
-        server.grant("shop", "--operation", "Write", "--topic", "hints")
+        server.grant("shop", "Write", topic="hints")
         assert eventually(lambda: sender.stats()["delivered"] == 1)
         (tmp_path / "password").write_text("wrong")
         sender.close(60)

@@ -349,9 +349,9 @@ def guarded():
     users = dict.fromkeys(("nobody", "reader", "stranger", "member"), "secret")
     with KafkaServer(protocol="SASL_PLAINTEXT", users=users, properties=ACLS) as server:
         kafka_topics.done(kafka_topics.create(server.admin, "shop.public.items", partitions=1))
-        server.grant("reader", "--operation", "Read", "--topic", "shop.public.items")
-        server.grant("stranger", "--operation", "Read", "--group", "feed")
-        server.grant("member", "--operation", "Read", "--topic", "shop.public.items", "--group", "feed")
+        server.grant("reader", "Read", topic="shop.public.items")
+        server.grant("stranger", "Read", group="feed")
+        server.grant("member", "Read", topic="shop.public.items", group="feed")
         yield server
 
 

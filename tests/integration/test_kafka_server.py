@@ -234,7 +234,7 @@ async def test_logins_and_rights_are_asked_for_at_the_first_door_alone(needs_apa
     with KafkaServer(protocol="SASL_PLAINTEXT", users={"shop": "secret"}, properties=ACLS) as server:
         await kafka_topics.create(server.admin, "allowed", partitions=1)
         await kafka_topics.create(server.admin, "closed", partitions=1)
-        server.grant("shop", "--operation", "Write", "--operation", "Read", "--topic", "allowed")
+        server.grant("shop", "Write", "Read", topic="allowed")
         await produce(server.bootstrap, "allowed", b"one", **LOGIN)
         assert await values(server.bootstrap, "allowed", **LOGIN) == [b"one"]
         with pytest.raises(TopicAuthorizationFailedError):
@@ -251,7 +251,7 @@ async def test_clients_show_a_certificate_and_are_called_by_it(needs_apache, tmp
     how = {"security_protocol": "SSL", "ssl_context": context}
     with KafkaServer(protocol="SSL", properties=ACLS | tls) as server:
         await kafka_topics.create(server.admin, "allowed", partitions=1)
-        server.grant("CN=shop", "--operation", "Write", "--topic", "allowed")
+        server.grant("CN=shop", "Write", topic="allowed")
         with pytest.raises(KafkaConnectionError):
             await produce(server.bootstrap, "allowed", b"who am I?", **how)
         context.load_cert_chain(*authority.vouch("shop"))

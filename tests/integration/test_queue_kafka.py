@@ -754,9 +754,7 @@ async def test_a_missing_right_is_waited_for_and_named(monkeypatch, caplog, tmp_
     password.write_text("secret")
     with KafkaServer(protocol="SASL_PLAINTEXT", users=users, properties=ACLS) as server:
         await kafka_topics.create(server.admin, "hints", partitions=3)
-        await asyncio.to_thread(
-            server.grant, "updater", "--operation", "Read", "--operation", "Describe", "--topic", "hints"
-        )
+        server.grant("updater", "Read", "Describe", topic="hints")
         url = f"kafka://{server.bootstrap}/hints?sasl=SCRAM-SHA-512&username=updater&password_file={password}"
         queue = KafkaQueue(
             broker.parse(url),
@@ -771,7 +769,7 @@ async def test_a_missing_right_is_waited_for_and_named(monkeypatch, caplog, tmp_
             await until(lambda: "waiting for a right on topic hints or its group" in caplog.text)
             await asyncio.sleep(SHORT * (settings.PATIENCE + 2))
             assert owner.error is None
-            await asyncio.to_thread(server.grant, "updater", "--operation", "Read", "--group", "g")
+            server.grant("updater", "Read", group="g")
             await until(lambda: len(owner.gained) == 3)
         finally:
             await queue.close()

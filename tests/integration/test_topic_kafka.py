@@ -30,12 +30,11 @@ def guarded():
         protocol="SASL_PLAINTEXT", users=dict.fromkeys(USERS, "secret"), properties=ACLS
     ) as server:
         kafka_topics.done(kafka_topics.create(server.admin, "hints", partitions=2))
-        on_topic, on_group = ("--topic", "hints"), ("--group", "shop")
-        server.grant("seer", "--operation", "Describe", *on_topic)
-        server.grant("reader", "--operation", "Read", *on_topic)
-        server.grant("updater", "--operation", "Read", *on_topic, *on_group)
-        server.grant("application", "--operation", "Write", *on_topic)
-        server.grant("maker", "--operation", "Create", "--operation", "Describe", "--topic", "new")
+        server.grant("seer", "Describe", topic="hints")
+        server.grant("reader", "Read", topic="hints")
+        server.grant("updater", "Read", topic="hints", group="shop")
+        server.grant("application", "Write", topic="hints")
+        server.grant("maker", "Create", "Describe", topic="new")
         yield server
 
 

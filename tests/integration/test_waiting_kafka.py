@@ -289,8 +289,8 @@ def test_an_updater_s_rights_suffice_for_lag_and_the_right_that_a_purge_lacks_is
         protocol="SASL_PLAINTEXT", users={"updater": "secret", "nobody": "secret"}, properties=ACLS
     ) as server:
         kafka_topics.done(kafka_topics.create(server.admin, "hints", partitions=1))
-        server.grant("updater", "--operation", "Read", "--topic", "hints", "--group", "shop")
-        server.grant("updater", "--operation", "Write", "--topic", "hints")
+        server.grant("updater", "Read", topic="hints", group="shop")
+        server.grant("updater", "Write", topic="hints")
 
         def url_of(user):
             login = f"sasl=SCRAM-SHA-512&username={user}&password_file={secret}"
@@ -312,7 +312,7 @@ def test_an_updater_s_rights_suffice_for_lag_and_the_right_that_a_purge_lacks_is
         assert code == 78
         assert "may not see the topic hints" in err
 
-        server.grant("updater", "--operation", "Delete", "--topic", "hints")
+        server.grant("updater", "Delete", topic="hints")
         code, out, _ = queue("updater", "purge", "--yes")
         assert code == 0
         assert "1 pack (1 of touches)" in out
