@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -52,6 +53,8 @@ def updater(monkeypatch, file):
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     (tmp_path / "shop.py").write_text("def banners(keys): ...\n")
+    # an application of an earlier test may be called so, too
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "shop.yaml"
     file.write_text(FILE)
