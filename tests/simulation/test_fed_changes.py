@@ -34,13 +34,14 @@ def test_unannounced_changes_keep_every_promise_under_every_fault(seeds, record_
     assert not [kind for kind in FED_KINDS if report.fired[kind] < LEAST * len(seeds) // 1_000]
 
 
+@pytest.mark.prove
 @pytest.mark.campaign
 @pytest.mark.parametrize(
     ("planted", "breaks"),
     [
         ("confirmed before queued", "K1"),
         ("a memory queue is safe", "K1"),
-        pytest.param("a memory queue is safe", "S2", marks=pytest.mark.prove),  # takes longest by far
+        ("a memory queue is safe", "S2"),
         ("fed changes of unread keys are dropped", "L1"),
         ("fed changes of unread keys are dropped", "S2"),
         ("fed changes are declined while a load runs", "L1"),

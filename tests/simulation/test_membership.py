@@ -26,6 +26,7 @@ def test_members_keep_the_promises_of_their_depot(seeds, record_property):
         assert report.counts[kind] >= len(seeds) / 25, "a kind that hardly occurs proves little"
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("planted", PLANTED_FAULTS)
 def test_schedules_find_a_planted_fault(planted):
     report = run_block(range(FOUND_WITHIN), planted)

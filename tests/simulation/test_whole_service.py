@@ -20,7 +20,6 @@ from suite.machine import apart
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 23  # how often each kind of fault must have happened in a thousand schedules
 PLANTED_WITHIN = 1_000  # schedules
-LONG = pytest.mark.prove  # they take two seconds each on a quick machine, and more than five on a slow one
 
 
 @pytest.mark.campaign(short=200, full=21_000, block=1_000)
@@ -46,48 +45,49 @@ def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
     assert not [kind for kind in KINDS if report.fired[kind] < LEAST * len(seeds) // 1_000]
 
 
+@pytest.mark.prove
 @pytest.mark.campaign
 @pytest.mark.parametrize(
     ("planted", "breaks"),
     [
-        pytest.param("naive", "S1", marks=LONG),
-        pytest.param("naive", "S2", marks=LONG),
-        pytest.param("token after the read", "S1", marks=LONG),
-        pytest.param("no refresh after a refusal", "K1", marks=LONG),
-        pytest.param("no refresh after a refusal", "L1", marks=LONG),
+        ("naive", "S1"),
+        ("naive", "S2"),
+        ("token after the read", "S1"),
+        ("no refresh after a refusal", "K1"),
+        ("no refresh after a refusal", "L1"),
         ("commits scan", "K1"),
-        pytest.param("absent marks outlive changes", "K1", marks=LONG),
-        pytest.param("no hold-off", "S1", marks=LONG),
+        ("absent marks outlive changes", "K1"),
+        ("no hold-off", "S1"),
         ("dropped changes leave the value", "L1"),
         ("forgets paused changes", "L1"),
-        pytest.param("takes each change for a set", "S2", marks=LONG),
-        pytest.param("permits are not given back", "I1", marks=LONG),
+        ("takes each change for a set", "S2"),
+        ("permits are not given back", "I1"),
         ("reads on while full", "M1"),
         ("rows are matched by their place", "V1"),
         ("replies of an exchange are crossed", "A1"),
-        pytest.param("a call gets the reply of another one that is sent with it", "A1", marks=LONG),
-        pytest.param("a claim is believed for ever", "Q1", marks=LONG),
+        ("a call gets the reply of another one that is sent with it", "A1"),
+        ("a claim is believed for ever", "Q1"),
         ("a new record is believed at once", "Q1"),
-        pytest.param("a new record is believed after two exchanges", "Q1", marks=LONG),
+        ("a new record is believed after two exchanges", "Q1"),
         ("each member of a fleet spends the whole budget", "Q1"),
         ("learned keys go to another partition", "R1"),
         ("learned prices are forgotten", "R1"),
         ("overwrites foreign", "W1"),
-        pytest.param("dropped changes remove foreign values", "W1", marks=LONG),
+        ("dropped changes remove foreign values", "W1"),
         ("an old value's time begins anew", "F1"),
         ("no value lives on", "F2"),
-        pytest.param("values with a waiting change live on", "F3", marks=LONG),
+        ("values with a waiting change live on", "F3"),
         ("changes are put back as touches", "K1"),
         ("hints leave their place before they are put back", "K1"),
-        pytest.param("what leans on hints that were put back is done", "K1", marks=LONG),
+        ("what leans on hints that were put back is done", "K1"),
         ("the epoch is not checked at commit", "K1"),
         ("the adapter does not check the epoch", "K1"),
         ("each member spends the whole budget", "Q1"),
         ("a reloaded member spends the whole budget", "Q1"),
-        pytest.param("what waits for Redis is spent already", "Q1", marks=LONG),
+        ("what waits for Redis is spent already", "Q1"),
         ("work of an older epoch is kept", "K1"),
         ("an older epoch's place is kept", "I1"),
-        pytest.param("a static member starts from scan", "L1", marks=LONG),
+        ("a static member starts from scan", "L1"),
         ("a static member starts from scan", "K1"),
         ("new partitions are read from their end", "L1"),
         ("what retention took is not counted", "L1"),

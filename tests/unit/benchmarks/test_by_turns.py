@@ -27,6 +27,7 @@ def slower(tmp_path):
     return tmp_path
 
 
+@pytest.mark.prove
 def test_a_slower_tree_is_found_beside_this_one(slower, monkeypatch):
     monkeypatch.setattr(by_turns, "WARM_STEPS", 3)
     theirs, ours = benchmark_of(slower), benchmark_of(run.TREE)

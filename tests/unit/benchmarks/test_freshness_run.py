@@ -62,6 +62,7 @@ def test_cells_survive_being_kept(cells):
     assert goals.rows(again) == goals.rows(cells)
 
 
+@pytest.mark.prove
 def test_hints_make_nearly_every_read_fresh():
     world = worlds.make(TINY, 1)
     blind = judge(world, ours.run(world, ours.Conditions(4.0, 4.0)))
@@ -83,6 +84,7 @@ def test_a_run_over_its_budget_is_refused():
         drive.refreshes()
 
 
+@pytest.mark.prove
 def test_a_reader_who_finds_nothing_waits_and_is_fresh():
     world = worlds.make(TINY, 1)
     drive = ours.Drive(world, ours.Conditions(4.0, 4.0))

@@ -66,7 +66,10 @@ def test_no_price_moves_a_share_by_more_than_a_step():
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("elasticity", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(
+    "elasticity",
+    [pytest.param(0.5, marks=pytest.mark.prove), 1.0, pytest.param(2.0, marks=pytest.mark.prove)],
+)
 def test_in_an_economy_prices_become_equal_and_stay_so(elasticity):
     """Real markets: each loads what is worth its price, as long as its bucket pays."""
     owners = [Trader(need, elasticity) for need in (100.0, 300.0, 900.0)]

@@ -84,7 +84,8 @@ def test_busy_namespace_gets_its_fair_share_beside_twenty_neighbours(gather):
     assert sum(market.rows.values()) >= 0.98 * 500.0 * 19.9
 
 
-@pytest.mark.parametrize("engines", [1, pytest.param(4, marks=pytest.mark.prove)])
+@pytest.mark.prove
+@pytest.mark.parametrize("engines", [1, 4])
 def test_busy_namespace_gets_its_fair_share_and_no_more_beside_a_thousand_small_neighbours(engines):
     shared = source(500.0)
     small = [f"n{number}" for number in range(1_000)]

@@ -139,7 +139,7 @@ class Day:
     [
         pytest.param(0, id="as_it_begins"),
         pytest.param(2, id="plus_twice"),
-        pytest.param(-2, id="minus_twice"),
+        pytest.param(-2, id="minus_twice", marks=pytest.mark.prove),
     ],
 )
 def test_price_wins_at_the_budget_that_the_keys_have_chosen_and_spends_that_budget(steps):

@@ -148,7 +148,7 @@ def world(target, rate=200.0):
     return World(desk, keys(number), mu, np.full(number, 0.02), seed=3)
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_target_is_met_and_no_more_is_spent_than_it_needs():
     """At full budget 1 % of the reads are stale; whoever asks for 93 % fresh ones keeps most of his rows."""
     full, aimed = world(None), world(0.93)
@@ -162,7 +162,7 @@ def test_target_is_met_and_no_more_is_spent_than_it_needs():
     assert aimed.rows / 300 < 0.4 * full.rows / 50
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_target_that_the_budget_cannot_reach_is_the_budget_s_full_use():
     starved = world(0.999, rate=5.0)
     starved.play(300, step=0.1)

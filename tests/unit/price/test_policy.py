@@ -234,7 +234,7 @@ def test_no_value_that_is_read_gets_older_than_its_greatest_age_while_the_budget
     assert world.desk.market.meter.total[AGED].sum() == 0.0
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_reads_of_values_that_are_too_old_are_counted_where_the_budget_does_not_allow():
     db = source(2.0)
     world = World(Desk(priced("p", at=db, max_age=20.0)), keys(200), np.full(200, 0.3), np.zeros(200))
@@ -376,7 +376,7 @@ def test_key_that_is_known_to_be_stale_is_not_asked_for_beside_the_automaton():
     assert [desk.tick(end + 5.0 + at * 0.02) for at in range(100)] == [[]] * 100
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_key_whose_changes_are_all_announced_needs_no_loads_in_between():
     """Half a minute of hints, and budget goes where changes come in silence."""
     number = 60

@@ -30,7 +30,7 @@ def play(sampler, rng, *, seconds, budget, reads, stale, keys=500, step=0.1, sta
     return wrong / total
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_measured_share_is_the_true_one_when_hot_keys_are_fresher_and_the_traffic_changes():
     """The chance of a draw follows the traffic: a night of many stale reads must not weigh more than it has reads."""
 
@@ -86,7 +86,7 @@ def test_draws_while_a_load_is_under_way_count_too():
     assert sampler.measured(0.0).share == pytest.approx(0.5, abs=0.03)
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
 def test_interval_holds_the_truth_nine_times_in_ten(share):
     held = 0

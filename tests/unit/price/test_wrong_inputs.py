@@ -60,7 +60,7 @@ def test_clock_that_jumps_and_comes_back(jump):
     assert desk.read(A, at=on, counts=[1_000]) == [A]
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_million_keys_that_are_read_once_take_bounded_rows_and_time():
     desk = Desk(learned=10_000)
     begin, slowest = time.process_time(), 0.0
@@ -80,7 +80,7 @@ def test_million_keys_that_are_read_once_take_bounded_rows_and_time():
     assert desk.healthy()
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_key_whose_bytes_change_at_every_load_does_not_eat_the_budget_of_the_others():
     """A timestamp in the row: each load finds other bytes. Keys that really change still get their loads."""
     number = 50
