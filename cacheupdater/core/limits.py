@@ -83,8 +83,8 @@ class Limits:
     """Keys per partition whose readers have filled them lately: some six megabytes. Beyond it, a fill is a touch."""
 
     seen: int = 38_000
-    """Keys per partition whose rows are known to exist, beside those with a seat. Half of them lie in a set: up to 19,660
-    keys it takes half a megabyte, and beyond that four times as much."""
+    """Keys per partition whose rows are known to exist, beside those with a seat. Half of them lie in a set. With up to
+    19,660 keys the set takes half a megabyte, and with more keys four times as much."""
 
     strangers: int = 50_000
     """Keys of nobody that a partition remembers: some five megabytes."""

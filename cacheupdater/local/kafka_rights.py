@@ -8,19 +8,29 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import for_code
 from aiokafka.protocol.admin import CreateAclsRequest, DescribeAclsRequest
+
+from cacheupdater.local.kafka_topics import SETTLE_TIMEOUT_S, admin_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aiokafka.client import AIOKafkaClient
 
-SETTLE_TIMEOUT_S = 45.0  # brokers hear of a right in milliseconds, on a busy machine in seconds
 _POLL_S = 0.01
 _TOPIC, _GROUP = 2, 3  # Kafka's numbers for kinds of resources
-_OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Describe": 8}
+_OPERATIONS = {
+    "All": 2,
+    "Read": 3,
+    "Write": 4,
+    "Create": 5,
+    "Delete": 6,
+    "Alter": 7,
+    "Describe": 8,
+    "DescribeConfigs": 10,
+    "AlterConfigs": 11,
+}
 _THIS_NAME, _ALLOW = 3, 3
 _EVERYWHERE = "*"
 
@@ -40,18 +50,13 @@ def rights(user: str, operations: Sequence[str], *, topic: str | None, group: st
 
 async def grant(servers: str, wanted: Sequence[Right]) -> None:
     """Returns when every broker knows these rights."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers.split(","))
-    await admin.start()
-    client = admin._client  # noqa: SLF001  the admin client has no methods for rights
-    try:
-        async with asyncio.timeout(SETTLE_TIMEOUT_S):
+    async with admin_of(servers) as admin, asyncio.timeout(SETTLE_TIMEOUT_S):
+        client = admin._client  # noqa: SLF001  the admin client has no methods for rights
+        for right in wanted:
+            await _make(client, right)
+        for broker in client.cluster.brokers():
             for right in wanted:
-                await _make(client, right)
-            for broker in client.cluster.brokers():
-                for right in wanted:
-                    await _until_known(client, broker.nodeId, right)
-    finally:
-        await admin.close()
+                await _until_known(client, broker.nodeId, right)
 
 
 async def _make(client: AIOKafkaClient, right: Right) -> None:

@@ -22,7 +22,7 @@ from itertools import count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from cacheupdater.local import kafka_jars, kafka_rights, kafka_topics
+from cacheupdater.local import kafka_jars
 from cacheupdater.local.kafka_broker import Broker
 from cacheupdater.local.kafka_properties import SCRAM_KINDS, Ports, broker_ports, server_properties
 
@@ -168,6 +168,8 @@ class KafkaServer:
 
     def grant(self, user: str, *operations: str, topic: str | None = None, group: str | None = None) -> None:
         """Lets the user do operations, such as "Read", with this topic and this group. Needs the properties ACLS."""
+        from cacheupdater.local import kafka_rights, kafka_topics  # noqa: PLC0415  a server alone needs no aiokafka
+
         wanted = kafka_rights.rights(user, operations, topic=topic, group=group)
         kafka_topics.done(kafka_rights.grant(self.admin, wanted))
 

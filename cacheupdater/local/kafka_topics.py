@@ -37,14 +37,14 @@ async def create(
     config: Mapping[str, str] | None = None,
 ) -> None:
     """A topic whose partitions all have a leader. `config` as in {"cleanup.policy": "compact"}."""
-    async with _admin(servers) as admin:
+    async with admin_of(servers) as admin:
         new = NewTopic(topic, partitions, replicas, topic_configs=dict(config or {}))
         _check((await admin.create_topics([new])).topic_errors)
         await _until_led(admin, topic, partitions)
 
 
 async def delete(servers: str, topic: str) -> None:
-    async with _admin(servers) as admin:
+    async with admin_of(servers) as admin:
         _check((await admin.delete_topics([topic])).topic_error_codes)
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             while topic in await admin.list_topics():  # noqa: ASYNC110  a broker does not notify
@@ -52,14 +52,14 @@ async def delete(servers: str, topic: str) -> None:
 
 
 async def add_partitions(servers: str, topic: str, *, total: int) -> None:
-    async with _admin(servers) as admin:
+    async with admin_of(servers) as admin:
         await admin.create_partitions({topic: NewPartitions(total)})
         await _until_led(admin, topic, total)
 
 
 async def delete_records(servers: str, topic: str, before: Mapping[int, int] | None = None) -> dict[int, int]:
     """Cuts off records before the offset of each partition, or all without `before`. Returns the first offsets left."""
-    async with _admin(servers) as admin:
+    async with admin_of(servers) as admin:
         if before is None:
             before = dict.fromkeys(await _leaders(admin, topic), _END)
         cut = {TopicPartition(topic, number): RecordsToDelete(offset) for number, offset in before.items()}
@@ -69,13 +69,13 @@ async def delete_records(servers: str, topic: str, before: Mapping[int, int] | N
 
 async def leaders(servers: str, topic: str) -> dict[int, int]:
     """The broker that leads each partition; -1 where none does."""
-    async with _admin(servers) as admin:
+    async with admin_of(servers) as admin:
         return await _leaders(admin, topic)
 
 
 async def coordinated(servers: str) -> None:
     """Returns when the brokers accept groups. The first group makes them create a topic, which can take some seconds."""
-    async with _admin(servers) as admin, asyncio.timeout(SETTLE_TIMEOUT_S):
+    async with admin_of(servers) as admin, asyncio.timeout(SETTLE_TIMEOUT_S):
         while True:
             with suppress(CoordinatorNotAvailableError, NotCoordinatorError):
                 await admin.find_coordinator("first")
@@ -90,7 +90,8 @@ def done(doing: Coroutine[object, object, T]) -> T:
 
 
 @asynccontextmanager
-async def _admin(servers: str) -> AsyncIterator[AIOKafkaAdminClient]:
+async def admin_of(servers: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An admin client of these servers, within the block."""
     admin = AIOKafkaAdminClient(bootstrap_servers=servers.split(","))
     await admin.start()
     try:

@@ -38,7 +38,8 @@ LOGIN = {
     "sasl_plain_password": "secret",
 }
 OWNER = """
-import os, signal
+import os, signal, sys
+sys.modules["aiokafka"] = None  # an extra, and a server alone does not need it
 from cacheupdater.local.kafka_server import KafkaServer
 server = KafkaServer().start()
 server.pause()
