@@ -3,8 +3,8 @@
 An inbox of the memory queue orders its packs by it, and the backlog of a namespace orders its due units. A flow is a peer. The
 service of each flow is counted on one clock, which follows the flow being served. A peer that stands for many clients pays for
 one of them, so it has as many shares. A flow that was away, or had to wait, has
-therefore saved up nothing. A new flow comes right behind the flow being served. So the clock advances even if many flows come
-one after the other with one item each. A single flow is a plain queue.
+therefore saved up nothing. A new flow comes right behind the turn of the flow being served. So the clock advances even if many
+flows come one after the other with one item each. A single flow is a plain queue.
 `leaves_room` is the other half: how much of a bounded store one flow may fill. `Room` keeps the accounts of such a store.
 A `Fair` lives as long as the store that it orders. It knows neither packs nor keys. Its caller chooses the unit of service.
 """
@@ -78,12 +78,13 @@ class Room:
 class Flow(Generic[Name, Items]):
     """The items of one flow, in their order."""
 
-    __slots__ = ("entered", "items", "name", "start")
+    __slots__ = ("entered", "had", "items", "name", "start")
 
     def __init__(self, name: Name, items: Items) -> None:
         self.name = name
         self.items = items
-        self.start = 0.0  # the service that it has had, on the clock
+        self.start = 0.0  # the service that it has had before its turn, on the clock
+        self.had = 0.0  # in its turn
         self.entered = False  # stands in the heap
 
 
@@ -120,7 +121,7 @@ class Fair(Generic[Name, Items]):
             order, only = self._only
             if not only.items:
                 self._forget()
-                only.start = 0.0
+                only.start = only.had = 0.0
             if only.name == name:
                 return only.items
             self._admit_others(order, only)
@@ -178,10 +179,14 @@ class Fair(Generic[Name, Items]):
         waiting = [flow for _, _, flow in self._heap if flow.items and ready(flow.name)]
         return min(waiting, key=lambda flow: flow.start, default=None)
 
-    def serve(self, flow: Flow[Name, Items], amount: float) -> None:
-        """The flow has had so much."""
-        self._clock = max(self._clock, flow.start)
-        flow.start = self._end = self._clock + amount
+    def serve(self, flow: Flow[Name, Items], amount: float, *, turn: float = 0.0) -> None:
+        """The flow has had so much. Its turn goes on until it has had `turn`, or nothing of it waits."""
+        flow.start = self._clock = max(self._clock, flow.start)
+        flow.had += amount
+        self._end = self._clock + flow.had
+        if flow.had < turn and flow.items:
+            return
+        flow.start, flow.had = self._end, 0.0
         if not self._only and len(self._flows) > 2 * len(self._heap) + _LEFT_OVER:
             self._flows = {
                 name: each for name, each in self._flows.items() if each.entered or each.start > self._clock

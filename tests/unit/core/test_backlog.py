@@ -109,6 +109,81 @@ def test_smaller_unit_of_touches_is_overtaken_four_times_at_most():
     assert desk.pick(200) == [keys(130), keys(70, 5_000)]
 
 
+def test_rest_of_a_pack_goes_before_the_pack_that_another_peer_brings_later():
+    """Ten clients send a pack every few milliseconds. The rest of each waited for company while the others had their turns."""
+    desk = Desk()
+    first, second = (OpenPack(0, 0.0, Peer(number)) for number in (1, 2))
+    for size, at in ((200, 0), (54, 300)):
+        desk.put(keys(size, at), open_pack=first)
+    assert desk.pick(200) == [keys(200)]
+
+    for size, at in ((200, 1_000), (54, 1_300)):
+        desk.put(keys(size, at), open_pack=second)
+    assert desk.pick(200) == [keys(54, 300), keys(54, 1_300), keys(92, 1_000)]
+
+
+def test_turn_is_of_two_units_so_the_next_peer_waits_for_no_more():
+    desk = Desk()
+    first, second = (OpenPack(0, 0.0, Peer(number)) for number in (1, 2))
+    for at in range(5):
+        desk.put(keys(200, 1_000 * at), open_pack=first)
+    assert desk.pick(200) == [keys(200)]
+
+    desk.put(keys(1, 9_000), open_pack=second)
+    assert desk.pick(200) == [keys(200, 1_000)]
+    assert desk.pick(200) == [keys(1, 9_000), keys(199, 2_000)]
+
+
+def test_turn_is_of_one_unit_where_somebody_waits():
+    for kind in (Kind.MISS, Kind.CHANGE):
+        desk = Desk()
+        first, second = (OpenPack(0, 0.0, Peer(number)) for number in (1, 2))
+        for at in range(2):
+            desk.put(keys(200, 1_000 * at), kind, open_pack=first)
+        assert desk.pick(200) == [keys(200)]
+
+        desk.put(keys(1, 9_000), kind, open_pack=second)
+        assert desk.pick(200)[0] == keys(1, 9_000)
+
+
+def test_turn_is_as_short_as_the_rows_that_are_paid():
+    desk = Desk()
+    first, second = (OpenPack(0, 0.0, Peer(number)) for number in (1, 2))
+    desk.put(keys(200), open_pack=first)
+    assert desk.pick(5) == [keys(5)]
+
+    desk.put(keys(1, 9_000), open_pack=second)
+    assert desk.pick(5) == [keys(5, 5)]
+    assert desk.pick(5) == [keys(1, 9_000), keys(4, 10)]
+
+
+def test_turn_of_a_peer_of_many_clients_is_no_longer():
+    desk = Desk()
+    collector, client = Peer(1), Peer(2)
+    collector.clients = 64
+    for at in range(9):
+        desk.put(keys(200, 1_000 * at), open_pack=OpenPack(0, 0.0, collector))
+    assert desk.pick(200) == [keys(200)]
+
+    desk.put(keys(1, 9_000), open_pack=OpenPack(0, 0.0, client))
+    assert desk.pick(200) == [keys(200, 1_000)]
+    assert desk.pick(200) == [keys(1, 9_000), keys(199, 2_000)]
+
+
+def test_peers_whose_units_are_cut_have_no_more_than_their_share():
+    desk = Desk()
+    cut, whole = OpenPack(0, 0.0, Peer(1)), OpenPack(0, 0.0, Peer(2))
+    for at in range(100):
+        desk.put(keys(150, 1_000 * at), open_pack=cut)
+        desk.put(keys(100, 1_000 * at + 500), open_pack=whole)
+
+    taken = dict.fromkeys((cut.peer, whole.peer), 0)
+    for _ in range(40):
+        for demand, names in desk.backlog.pick(100, desk.seats, quiet=False).parts:
+            taken[demand.peer] += len(names)
+    assert abs(taken[cut.peer] - taken[whole.peer]) <= 2 * 100 + 150
+
+
 def test_no_unit_overtakes_a_miss_or_a_change():
     for kind in (Kind.MISS, Kind.CHANGE):
         desk = Desk()

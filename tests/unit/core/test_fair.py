@@ -92,6 +92,48 @@ def test_shares_are_equal_whatever_comes_when():
         assert max(had.values()) - min(had.values()) <= 2 * 50, seed
 
 
+def test_turn_goes_on_until_the_flow_has_had_so_much_or_nothing_of_it_waits():
+    fair = Fair(deque)
+    fill(fair, "first", "f")
+    serve(fair)
+    fill(fair, "long", "abc")
+    fill(fair, "other", "o")
+    served = []
+    while flow := fair.first():
+        served.append(flow.items.popleft())
+        fair.serve(flow, 10, turn=15)
+        if len(served) == 1:
+            fill(fair, "late", "l")
+    assert served == ["a", "b", "o", "l", "c"]
+
+
+def test_turn_is_over_when_nothing_of_the_flow_waits():
+    fair, served = Fair(deque), []
+    fill(fair, "other", "ooo")
+    for brings in ("", "a", "", "bc", "", ""):
+        if brings:
+            fill(fair, "long", brings)
+        flow = fair.first()
+        served.append(flow.items.popleft())
+        fair.serve(flow, 10, turn=15 if flow.name == "long" else 0)
+    assert "".join(served) == "oaobco"
+
+
+def test_shares_are_equal_though_turns_are_long():
+    for seed in range(50):
+        rng, fair = random.Random(seed), Fair(deque)
+        had = dict.fromkeys("abc", 0)
+        for _ in range(600):
+            for name in had:
+                if len(fair.waiting(name)) < 3:  # always something there
+                    fill(fair, name, [rng.randrange(1, 50)] * 3)
+            flow = fair.first()
+            cost = flow.items.popleft()
+            fair.serve(flow, cost, turn=rng.choice((0, 100)))
+            had[flow.name] += cost
+        assert max(had.values()) - min(had.values()) <= 2 * (50 + 100), seed
+
+
 def test_one_alone_leaves_a_ninth_and_many_that_press_leave_room_for_who_has_little():
     alone = 0
     while leaves_room(alone, alone, 9_000):
