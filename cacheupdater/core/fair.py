@@ -2,9 +2,9 @@
 
 An inbox of the memory queue orders its packs by it, and the backlog of a namespace orders its due units. A flow is a peer. The
 service of each flow is counted on one clock, which follows the flow being served. A peer that stands for many clients pays for
-one of them, so it has as many shares. A flow that was away, or had to wait, has
-therefore saved up nothing. A new flow comes right behind the turn of the flow being served. So the clock advances even if many
-flows come one after the other with one item each. A single flow is a plain queue.
+one of them, so it has as many shares. A flow that was away, or had to wait, has therefore saved up nothing. A new flow comes
+right behind the turn of the flow being served. So the clock advances even if many flows come one after the other with one item
+each. A single flow is a plain queue.
 `leaves_room` is the other half: how much of a bounded store one flow may fill. `Room` keeps the accounts of such a store.
 A `Fair` lives as long as the store that it orders. It knows neither packs nor keys. Its caller chooses the unit of service.
 """
