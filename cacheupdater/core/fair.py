@@ -83,8 +83,8 @@ class Flow(Generic[Name, Items]):
     def __init__(self, name: Name, items: Items) -> None:
         self.name = name
         self.items = items
-        self.start = 0.0  # the service that it has had before its turn, on the clock
-        self.had = 0.0  # in its turn
+        self.start = 0.0  # the service that it has had, on the clock, without that of a turn that goes on
+        self.had = 0.0  # the service of that turn
         self.entered = False  # stands in the heap
 
 
@@ -180,7 +180,7 @@ class Fair(Generic[Name, Items]):
         return min(waiting, key=lambda flow: flow.start, default=None)
 
     def serve(self, flow: Flow[Name, Items], amount: float, *, turn: float = 0.0) -> None:
-        """The flow has had so much. Its turn goes on until it has had `turn`, or nothing of it waits."""
+        """The flow has had so much. Its turn goes on until the flow has had `turn`, or has no item left."""
         flow.start = self._clock = max(self._clock, flow.start)
         flow.had += amount
         self._end = self._clock + flow.had
