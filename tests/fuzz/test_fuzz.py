@@ -92,6 +92,7 @@ def hangs(_):
         pass
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("target", [raises, ends, hangs])
 def test_an_input_that_is_not_borne_is_found(target):
     with pytest.raises(Found):

@@ -328,6 +328,7 @@ def test_pickles_and_json_by_django(project, plain, adopting, monkeypatch):
         caches.close_all()
 
 
+@pytest.mark.prove
 def test_hashes_of_rows_that_sqlite_cannot_spell(project, redis_url, plain, adopting):
     from shop.models import Product
 
@@ -346,6 +347,7 @@ def test_hashes_of_rows_that_sqlite_cannot_spell(project, redis_url, plain, adop
             judge_mended(story, trial)
 
 
+@pytest.mark.prove
 def test_keys_that_django_names_otherwise(project, plain, adopting, monkeypatch):
     """The pattern lacks Django's prefix: no hint leaves the application, and people are shown a key. With the prefix, hints leave."""
     from django.core.cache import caches
@@ -372,6 +374,7 @@ def test_keys_that_django_names_otherwise(project, plain, adopting, monkeypatch)
         caches.close_all()
 
 
+@pytest.mark.prove
 def test_hashes_in_another_database(database, redis_url, plain, adopting):
     from stock.hashes_shop import Shop
 

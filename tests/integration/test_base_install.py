@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.prove
+
 ROOT = Path(__file__).parents[2]
 TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout")  # what runs the tests is no part of the install
 HEAVY = (
@@ -55,7 +57,6 @@ def run(command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **options)
 
 
-@pytest.mark.prove
 @pytest.mark.timeout(300)
 def test_the_base_install_runs_the_tests_of_the_client(python):
     # importlib mode imports test files by path; the pythonpath of pyproject.toml brings tests/support

@@ -123,6 +123,7 @@ def shop(request, tmp_path, redis_url):
     return Shop(tmp_path, redis_url, request.param)
 
 
+@pytest.mark.prove
 def test_the_updater_and_the_framework_read_what_the_other_writes(shop, plain):
     row = {"id": 7, "name": "chair «7»", "cents": 700}
     with shop.serving("stock") as ask:

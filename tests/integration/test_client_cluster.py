@@ -360,7 +360,7 @@ class Loop:
         await self._task
 
 
-@pytest.mark.parametrize("kind", ["sync", "asyncio"])
+@pytest.mark.parametrize("kind", ["sync", pytest.param("asyncio", marks=pytest.mark.prove)])
 async def test_hints_go_on_when_a_primary_dies_while_it_is_read(kind, start, ear, redis_cluster):
     ours, plain = (
         (RedisCluster(**start, emit=ear.url), redis.RedisCluster(**start))

@@ -79,6 +79,7 @@ def forgets_writes_of_instrumented_clients(monkeypatch):
     monkeypatch.setattr(instrumented, "returned", lambda hints, words, reply: None)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     "plant",
     [

@@ -185,6 +185,7 @@ def test_a_change_is_announced_as_the_page_shows(way, tmp_path, redis_url, plain
         assert get("product/7")["cents"] == 600
 
 
+@pytest.mark.prove
 def test_values_that_only_the_models_spell_are_loaded_as_the_page_shows(tmp_path, redis_url, plain, updaters):
     shutil.copytree(MODELS, tmp_path / "shop")
     (tmp_path / "shop" / "loaders.py").write_text(LOADERS)

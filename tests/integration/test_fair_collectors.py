@@ -61,6 +61,7 @@ def loaded(plain):
     return len(numbers) - direct, direct
 
 
+@pytest.mark.prove
 def test_twenty_clients_behind_a_collector_have_twenty_shares_beside_a_direct_one(updater, collectors, plain):
     collector = collectors(updater.emit).start()
     with contextlib.ExitStack() as floods:

@@ -94,13 +94,14 @@ def fresh(plain, version):
     return all(value is not None and int(value) == version for value in plain.mget(KEYS))
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     ("program", "kind"),
     [
         pytest.param(None, "kafka", id="fenced"),
-        pytest.param((NAIVE,), "kafka", id="plain_set", marks=pytest.mark.prove),
-        *(pytest.param(None, each, id=each, marks=pytest.mark.prove) for each in DEPOTS),
+        pytest.param((NAIVE,), "kafka", id="plain_set"),
+        *(pytest.param(None, each, id=each) for each in DEPOTS),
     ],
     indirect=["kind"],
 )

@@ -65,7 +65,8 @@ def test_no_fault_of_ours_reaches_an_application_with_a_cluster(kind, start):
     assert fell >= SEEN, fell
 
 
-@pytest.mark.parametrize("kind", [pytest.param("wrapped", marks=pytest.mark.prove), "instrumented"])
+@pytest.mark.prove
+@pytest.mark.parametrize("kind", ["wrapped", "instrumented"])
 def test_no_fault_of_ours_reaches_an_asyncio_application_with_a_cluster(kind, start):
     with asyncio.Runner() as runner:
         client = KINDS[kind](runner.run(made(start)))

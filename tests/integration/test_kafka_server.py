@@ -160,6 +160,7 @@ async def test_broker_comes_back_at_its_port_with_its_records(needs_apache, own_
     assert await values(bootstrap, "kept") == [b"one", b"two"]
 
 
+@pytest.mark.prove
 def test_a_broker_s_folder_is_the_same_whether_kafkas_tool_has_made_it_or_we(
     needs_apache, monkeypatch, tmp_path
 ):

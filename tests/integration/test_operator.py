@@ -139,7 +139,7 @@ def test_a_deleted_key_is_removed_again_by_the_updater_though_its_namespace_is_p
         assert loaded(rows) == before
 
 
-@pytest.mark.parametrize("why", ["paused", "quarantined"])
+@pytest.mark.parametrize("why", ["paused", pytest.param("quarantined", marks=pytest.mark.prove)])
 def test_what_a_reader_fills_stays_while_nothing_loads_its_key(
     redis_url, pg_url, database, rows, updaters, plain, why
 ):

@@ -123,6 +123,7 @@ def test_misses_before_the_reads_cost_no_value_either(start, plain):
     assert told(updater)
 
 
+@pytest.mark.prove
 def test_a_statement_that_leaves_some_rows_out_costs_the_application_each_value_twice(start, plain):
     updater = start(where="id % 3 > 0", rows=ROWS)
     with HintPeer(updater.socket) as peer:

@@ -107,9 +107,10 @@ def test_a_holder_that_is_killed_costs_one_more_load_and_nobody_waits_longer_tha
     record_property("figure: longest wait after the lease holder's death, in s", f"{max(waits):.2f}")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("threads", "tasks"),
-    [pytest.param(0, 50, id="tasks"), pytest.param(50, 0, id="threads", marks=pytest.mark.prove)],
+    [pytest.param(0, 50, id="tasks"), pytest.param(50, 0, id="threads")],
 )
 def test_a_loader_that_hangs_keeps_nobody_longer_than_the_timeouts_allow(
     redis_url, plain, threads, tasks, record_property

@@ -15,7 +15,7 @@ from suite.machine import apart
 FOUND_WITHIN = 400  # schedules, for each fault that is planted
 
 
-@pytest.mark.campaign(short=200, full=20_000, block=2_500)
+@pytest.mark.campaign(short=100, full=20_000, block=2_500)
 def test_members_keep_the_promises_of_their_depot(seeds, record_property):
     report = apart(run_block, seeds)
     assert not report.failure, report.failure

@@ -22,7 +22,7 @@ LEAST = 23  # how often each kind of fault must have happened in a thousand sche
 PLANTED_WITHIN = 1_000  # schedules
 
 
-@pytest.mark.campaign(short=200, full=21_000, block=1_000)
+@pytest.mark.campaign(short=150, full=21_000, block=1_000)
 def test_service_keeps_every_promise_under_every_fault(seeds, record_property):
     report = apart(campaign.run_block, seeds)
     record_property("figure: whole-service schedules", report.schedules)

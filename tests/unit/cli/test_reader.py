@@ -47,7 +47,9 @@ def file(tmp_path):
     return found
 
 
-@pytest.mark.parametrize("options", [(), ("-u",)], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("-u",), marks=pytest.mark.prove)], ids=["buffered", "unbuffered"]
+)
 @pytest.mark.parametrize("words", ["schema", "check -c {}", "explain -c {} product:7"])
 def test_a_page_that_nobody_reads_ends_quietly(words, options, file):
     assert unread("-m", "cacheupdater", *words.format(file).split(), options=options) == (_BROKEN, "")

@@ -370,7 +370,7 @@ def p99(waits: list[float]) -> float:
     return 1000.0 * quantiles(waits, n=100)[-1]
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.prove), 4])
 def test_a_flood_of_made_up_keys_takes_nothing_from_known_ones(partitions, record_property):
     """Twenty times the quota. Each known key is missed once in five seconds, so all are to be loaded each time."""
     quiet = Flooded(flood=0.0, partitions=partitions)

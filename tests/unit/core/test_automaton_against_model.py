@@ -15,7 +15,7 @@ from suite.machine import apart
 from cacheupdater.core.automaton import TABLE
 
 
-@pytest.mark.campaign(short=800, full=200_000, block=5_000)
+@pytest.mark.campaign(short=400, full=200_000, block=5_000)
 def test_engine_does_what_the_design_says_in_random_schedules(seeds, record_property):
     block = apart(play_block, seeds)
     assert not block.failure, block.failure

@@ -99,7 +99,7 @@ class Table(Market):
         story.end(unit, now, seconds=seconds)
 
 
-@pytest.mark.parametrize("engines", [1, 2])
+@pytest.mark.parametrize("engines", [1, pytest.param(2, marks=pytest.mark.prove)])
 def test_healthy_keys_keep_their_rate_beside_poison_and_slow_keys(engines, record_property):
     shared = Source("db", Bucket(6_000.0, 6_000.0, now=0.0), concurrency=5)
     spaces = [namespace("p", source=shared, every=HELD)]

@@ -33,7 +33,7 @@ def offer(market: Market, rates: dict[str, float], seconds: float, *, kind: Kind
             market.offer(name, rate / len(market.engines), seconds, kind=kind, engine=engine)
 
 
-@pytest.mark.parametrize("engines", [1, 4])
+@pytest.mark.parametrize("engines", [pytest.param(1, marks=pytest.mark.prove), 4])
 def test_with_capacity_for_half_of_the_offer_high_is_whole_and_low_has_its_least_share(engines):
     market = market_of(source(600.0), HIGH, NORMAL, LOW, engines=engines)
     offer(market, {"high": 400.0, "normal": 400.0, "low": 400.0}, 30.0)
@@ -90,7 +90,7 @@ def test_inside_a_priority_misses_come_before_changes_and_changes_before_touches
     assert low == pytest.approx(LEAST_SHARE[LOW] * rate, rel=0.1)
 
 
-@pytest.mark.parametrize("engines", [1, 4])
+@pytest.mark.parametrize("engines", [1, pytest.param(4, marks=pytest.mark.prove)])
 def test_high_that_wants_everything_leaves_the_least_shares(engines):
     market = market_of(source(600.0), HIGH, NORMAL, LOW, engines=engines)
     offer(market, {"high": 900.0, "normal": 400.0, "low": 400.0}, 30.0)

@@ -14,17 +14,20 @@ from cacheupdater.local.children import Child
 THREADS = 16
 BUSY = f"""
 import threading
+begin = threading.Event()
 def work():
+    begin.wait()
     while True:
         sum(range(10_000))
 for _ in range({THREADS}):
     threading.Thread(target=work).start()
 print("ready", flush=True)
+begin.set()
 """
 
 
 class Busy(Child):
-    """A program of many threads, none of which ever waits."""
+    """A program of many threads. Once it is ready, none of them ever waits."""
 
     _STOP_TIMEOUT_S = 5.0
 

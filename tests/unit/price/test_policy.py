@@ -107,7 +107,7 @@ def test_key_that_nobody_has_just_read_is_asked_for_when_its_next_reads_are_wort
     assert desk.policy.wake() == pytest.approx(end + 60.0, abs=0.05)
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_budget_goes_to_keys_that_are_read_and_change():
     """Hot and changing, hot and static, cold and changing: a third of the keys gets nearly all the rows."""
     number = 90
@@ -121,7 +121,7 @@ def test_budget_goes_to_keys_that_are_read_and_change():
     assert cold < 0.15 * world.rows
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_policy_is_fresher_than_one_interval_for_all_keys_at_the_same_rows():
     """N keys at B rows a second: an interval of N / B for everybody leaves 1 - (1 - e**-x) / x of the reads stale."""
     number, budget = 300, 15.0
@@ -224,7 +224,7 @@ def test_row_that_costs_more_than_a_full_bucket_is_still_loaded_now_and_then():
     assert [A] in asked
 
 
-@pytest.mark.campaign
+@pytest.mark.prove
 def test_no_value_that_is_read_gets_older_than_its_greatest_age_while_the_budget_allows():
     db = source(30.0)
     world = World(Desk(priced("p", at=db, max_age=20.0)), keys(200), np.full(200, 0.3), np.zeros(200))

@@ -175,6 +175,7 @@ def test_source_that_answers_ever_slower_is_charged_and_asked_less():
     assert np.isfinite(p.cost.per_row)
 
 
+@pytest.mark.prove
 def test_budget_changed_live_to_next_to_nothing_and_to_far_too_much():
     number = 100
     world = World(Desk(rate=20.0), keys(number), np.full(number, 2.0), np.full(number, 0.1))
@@ -190,6 +191,7 @@ def test_budget_changed_live_to_next_to_nothing_and_to_far_too_much():
     assert world.rows / 60 == pytest.approx(20.0, rel=0.2)
 
 
+@pytest.mark.prove
 def test_loads_that_never_end_do_not_pile_up():
     desk = Desk(rate=10.0)
     many, asked = keys(300), []

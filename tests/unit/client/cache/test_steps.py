@@ -21,7 +21,7 @@ def played(seeds, dice):
     return seen, violations
 
 
-@pytest.mark.campaign(short=400, full=20_000, block=2_000)
+@pytest.mark.campaign(short=200, full=20_000, block=2_000)
 def test_no_reader_gets_a_value_older_than_an_announced_change(seeds, record_property):
     seen, violations = played(seeds, Dice())
     record_property("figure: read-through worlds", len(seeds))
@@ -33,7 +33,7 @@ def test_no_reader_gets_a_value_older_than_an_announced_change(seeds, record_pro
     ), "a kind of event never came about"
 
 
-@pytest.mark.campaign(short=400, full=20_000, block=2_000)
+@pytest.mark.campaign(short=200, full=20_000, block=2_000)
 def test_no_reader_of_old_values_gets_one_from_before_an_announced_change(seeds, record_property):
     seen, violations = played(seeds, Dice(ageing=0.7, readers=60, changes=0.01))
     record_property("figure: worlds with old values", len(seeds))
@@ -43,7 +43,7 @@ def test_no_reader_of_old_values_gets_one_from_before_an_announced_change(seeds,
     assert all(seen[each] for each in ("Begin", "Await", "Prolong", "refreshes", "failed", "hung", "deaths"))
 
 
-@pytest.mark.campaign(short=400, full=20_000, block=2_000)
+@pytest.mark.campaign(short=200, full=20_000, block=2_000)
 def test_no_reader_who_waits_for_an_updater_gets_a_value_older_than_an_announced_change(
     seeds, record_property
 ):
@@ -117,12 +117,14 @@ def test_without_an_updater_every_reader_is_told_when_its_wait_is_over():
 # --- the worlds find what they are for -----------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_a_reader_that_boards_during_the_fill_is_found(monkeypatch):
     monkeypatch.setattr(flights.Flights, "close", lambda self, flights: None)
     _, violations = played(range(100), Dice(changes=0.1))
     assert violations
 
 
+@pytest.mark.prove
 def test_a_reader_that_takes_what_did_not_land_is_found(monkeypatch):
     plain = steps._ended
 
