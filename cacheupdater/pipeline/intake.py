@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheupdater.core.hints import KIND_OF, READS_MAX, Hints, believable
+from cacheupdater.core.hints import KIND_OF, READS_MAX, Hints, Kind, believable
 from cacheupdater_client.protocol import wire
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from cacheupdater.core.engine import Engine
-    from cacheupdater.core.hints import Kind
     from cacheupdater.ports import Message, Observer
 
     Hear: TypeAlias = Callable[[Hints], None]
@@ -34,7 +33,8 @@ def take_in(
 ) -> None:
     """Hand these messages to the engine, in their order. The engine has taken in each of them before the next one is asked for.
 
-    `late` says whether a pack is too old for the engine. `hear` is called for every other pack.
+    `late` says whether a pack comes too late. Late reads are left out, and late changes are taken in. `hear` is called for each pack
+    that is not late: a late one says nothing of what is in Redis now.
     """
     engine.on_hints(_decoded(engine, messages, now, observer=observer, hear=hear, late=late), now)
 
@@ -59,11 +59,12 @@ def _decoded(
             engine.skip(message.offset, now)
         else:
             kind = KIND_OF[pack.kind]
-            if late is not None and late(kind, pack):
+            is_late = late is not None and late(kind, pack)
+            if is_late and kind is not Kind.CHANGE:
                 engine.skip(message.offset, now)
                 continue
             hints = _hints(message, kind, pack)
-            if hear is not None:
+            if hear is not None and not is_late:
                 hear(hints)
             yield hints
 

@@ -1,4 +1,4 @@
-"""Counts and drops reads that come too late, before the engine sees them. Changes are never dropped here.
+"""Finds packs that come too late, and counts the reads among them. Intake drops late reads, and never a change.
 
 Each process has one `Sieve`, for a sender's clock is the same in all partitions. Intake asks it about each pack.
 `core.lateness` decides what is too late and which clocks are off. This module reads the wall clock, the only clock that
@@ -15,7 +15,7 @@ from cacheupdater.core.lateness import Lateness
 from cacheupdater.pipeline.looking import WINDOW_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.namespace import Namespace
@@ -57,7 +57,7 @@ class Sieve:
         self._keyspace = keyspace
 
     def late(self, kind: Kind, pack: wire.Pack, *, caught_up: bool) -> bool:
-        """Whether the pack is too late to be taken in. A pack that does not say when it was made is never late.
+        """Whether the pack comes too late. A pack that does not say when it was made is never late.
 
         `caught_up`: no other pack waits behind it on the queue.
         """
@@ -66,12 +66,16 @@ class Sieve:
         now, age = asyncio.get_running_loop().time(), self._wall() - pack.emitted_ms / 1000.0
         if caught_up:
             self._lateness.sighted(age, now)
-        if kind is Kind.CHANGE or not self._lateness.is_late(age, now):
+        if not self._lateness.is_late(age, now):
             return False
-        for namespace, keys in self._keyspace.resolve_many(pack.keys)[0].items():
+        if kind is not Kind.CHANGE:
+            self._count(pack.keys)
+        return True
+
+    def _count(self, reads: Sequence[bytes]) -> None:
+        for namespace, keys in self._keyspace.resolve_many(reads)[0].items():
             self._observer.count("dropped", len(keys), label=namespace.name, reason="late")
             self._dropped += len(keys)
-        return True
 
     def tell(self, now: float) -> None:
         """Reports whether reads are dropped, and which clocks are off. The service calls it once a second."""

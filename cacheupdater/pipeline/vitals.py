@@ -82,7 +82,7 @@ class Vitals:
         """Called for every pack."""
         self._hinted = True
         self.looking.hear(hints)
-        self.whereabouts.hear(hints.kind, hints.keys)
+        self.whereabouts.hear(hints)
 
     async def run(self, writer: Writer) -> None:
         """Runs until cancelled."""
@@ -195,7 +195,7 @@ class Vitals:
         self._observer.level("elsewhere", float(where.elsewhere))
         if where.elsewhere:
             text = (
-                "most keys that readers have found were not in our Redis:"
+                "most keys that applications have found or set were not in our Redis:"
                 " do cache.url and the application name the same server and database?"
             )
             self._notices.trouble("elsewhere", "", text)

@@ -1,11 +1,12 @@
-"""Checks that readers use the Redis that we write: are keys that readers have found, and that are new to us, there?
+"""Checks that applications use the Redis that we write: are keys there that applications have found or set, and that are new to us?
 
 `Vitals` makes one `Whereabouts` per process. An updater with the wrong database looks healthy: it fills that database with
 copies that nobody reads, and from then on finds every key there that readers find. So only the first look at a key tells
-anything. Each minute up to `ROUND` keys that came as touches are looked at, before their loads can have written them. If most
-of them are missing, readers use another server or database. If more keys hold values that this process did not write, it is
-the right one. Any other result changes nothing, for keys expire or vanish between a read and a look. A key whose value was
-removed in this Redis, as its floor shows, tells nothing.
+anything. Each minute up to `ROUND` keys are looked at, before their loads can have written them: keys that came as touches, and
+keys that an application has just set. (While its cache is empty, it sets each key that it reads.) If most of them are missing,
+applications use another server or database. If more keys hold values that this process did not write, it is the right one. Any
+other result changes nothing, for keys expire or vanish between a read and a look. A key whose value was removed in this Redis,
+as its floor shows, tells nothing.
 
 The cost is at most `ROUND` keys a minute and `AT_ONCE` per pack, each with a TYPE and a GET. Nothing is written.
 """
@@ -20,8 +21,7 @@ from cacheupdater.core.hints import Kind
 from cacheupdater.errors import CacheUpdaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from cacheupdater.core.hints import Hints
     from cacheupdater.core.keyspace import Keyspace
     from cacheupdater.core.namespace import Namespace
     from cacheupdater.ports import Writer
@@ -33,7 +33,7 @@ LEAST = 20  # keys that must agree before there is a result
 
 
 class Whereabouts:
-    """Whether the readers of a process' keys use another Redis."""
+    """Whether the applications of a process' keys use another Redis."""
 
     def __init__(self, keyspace: Keyspace[Namespace]) -> None:
         self.elsewhere = False
@@ -49,12 +49,12 @@ class Whereabouts:
         """The namespaces are others from now on."""
         self._keyspace = keyspace
 
-    def hear(self, kind: Kind, keys: Sequence[bytes]) -> None:
-        """Called for every pack of hints."""
+    def hear(self, hints: Hints) -> None:
+        """Called for every pack."""
         room = min(AT_ONCE, ROUND - len(self._known))
-        if room <= 0 or kind is not Kind.TOUCH:
+        if room <= 0 or not (hints.kind is Kind.TOUCH or hints.is_set):
             return
-        fresh = dict.fromkeys(key for key in keys if key not in self._known)
+        fresh = dict.fromkeys(key for key in hints.keys if key not in self._known)
         groups, _ = self._keyspace.resolve_many(list(islice(fresh, room)))
         new = [key for known in groups.values() for key in known]
         if new:

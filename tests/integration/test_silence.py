@@ -8,6 +8,7 @@ import pytest
 import redis
 from live.updater_process import config, eventually
 
+from cacheupdater.pipeline.whereabouts import LEAST
 from cacheupdater_client import Redis
 
 NAMESPACES = {
@@ -40,23 +41,53 @@ def application(redis_url):
         each.close()
 
 
+@pytest.fixture
+def misled(redis_url, updaters):
+    """An updater of another database than the applications'."""
+    return updaters.start(
+        config(redis_url.rpartition("/")[0] + "/1", {"code": {"budget": "500/s"}}, NAMESPACES)
+    )
+
+
 @pytest.mark.timeout(120)
-def test_another_database_than_the_applications_is_said(redis_url, updaters, application):
-    settings = config(redis_url.rpartition("/")[0] + "/1", {"code": {"budget": "500/s"}}, NAMESPACES)
-    updater = updaters.start(settings)
-    client = application(updater)
+def test_another_database_than_the_applications_is_said(misled, redis_url, application):
+    client = application(misled)
     with redis.Redis.from_url(redis_url) as plain:
         plain.mset(dict.fromkeys(KEYS, "the application's"))
 
     def read():
         client.mget(KEYS)
-        return "elsewhere" in warnings(updater)
+        return "elsewhere" in warnings(misled)
 
     eventually(read, LOOKED_S, every=0.1)
-    assert "were not in our Redis" in warnings(updater)["elsewhere"]
-    assert "elsewhere: " in updater.log
-    assert updater.metric("troubles", event="elsewhere") == 1.0
-    assert updater.metric("elsewhere") == 1.0
+    assert "were not in our Redis" in warnings(misled)["elsewhere"]
+    assert "elsewhere: " in misled.log
+    assert misled.metric("troubles", event="elsewhere") == 1.0
+    assert misled.metric("elsewhere") == 1.0
+
+
+@pytest.mark.timeout(120)
+def test_another_database_is_said_though_the_applications_cache_was_empty(misled, application):
+    """Each key is missed and set once; no reader finds one until the updater has copies of all of them in its own database."""
+    client = application(misled)
+    for key in KEYS:
+        assert client.get(key) is None
+        client.set(key, "the application's")
+    eventually(lambda: "elsewhere" in warnings(misled), LOOKED_S)
+
+
+@pytest.mark.timeout(120)
+def test_the_applications_own_database_is_not_suspected_while_its_cache_fills(
+    redis_url, updaters, application
+):
+    """The control: the same reads and sets, where both use one database."""
+    updater = updaters.start(config(redis_url, {"code": {"budget": "500/s"}}, NAMESPACES))
+    client = application(updater)
+    for key in KEYS:
+        assert client.get(key) is None
+        client.set(key, "the application's")
+    eventually(lambda: json.loads(updater.page("/freshness")[1])["lately"]["looked"] >= LEAST, LOOKED_S)
+    assert "elsewhere" not in warnings(updater)
 
 
 @pytest.mark.timeout(120)

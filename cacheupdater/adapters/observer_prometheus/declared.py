@@ -176,7 +176,9 @@ DECLARED: dict[Metric, Declared] = {  # of the updater
         "source",
     ),
     "nobodys_share": Declared("gauge", "Share of the last minute's hints that are of no namespace."),
-    "elsewhere": Declared("gauge", "1 if most keys that readers found were not in our Redis, else 0."),
+    "elsewhere": Declared(
+        "gauge", "1 if most keys that applications found or set were not in our Redis, else 0."
+    ),
     "price": Declared("gauge", "Stale reads that the next row of the budget would prevent.", "source"),
     "budget_used": Declared("gauge", "Share of the budget that was spent lately.", "source"),
     "budget_unneeded": Declared(

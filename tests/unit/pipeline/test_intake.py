@@ -27,9 +27,9 @@ def observer():
     return RecordingObserver()
 
 
-def take(story, observer, *payloads, at=0.0):
+def take(story, observer, *payloads, at=0.0, **told):
     messages = [Message(offset, payload) for offset, payload in enumerate(payloads)]
-    take_in(story.engine, messages, at, observer=observer)
+    take_in(story.engine, messages, at, observer=observer, **told)
 
 
 def test_a_message_that_is_no_pack_is_counted_and_its_neighbours_are_served(story, observer):
@@ -73,6 +73,17 @@ def test_the_reason_tells_a_newer_version_from_garbage(story, observer):
 def test_a_hint_keeps_its_kind(kind, story, observer):
     take(story, observer, pack(b"p:1", kind=kind))
     assert [claim.kind for claim, _ in story.start(0.0).parts] == [kind]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_late_reads_are_left_out_late_changes_are_taken_in_and_neither_is_heard(late, story, observer):
+    """A value that was set a minute ago may have expired, so its absence says nothing of the Redis that an application uses."""
+    heard = []
+    packs = [pack(b"p:%d" % kind, kind=kind) for kind in (*Kind, wire.SET)]
+    take(story, observer, *packs, late=lambda kind, pack: late, hear=lambda hints: heard.extend(hints.keys))
+    keys = [b"p:%d" % kind for kind in (*Kind, wire.SET)]
+    assert heard == ([] if late else keys)
+    assert sorted(story.refresh(0.0)) == sorted([b"p:%d" % Kind.CHANGE, b"p:%d" % wire.SET] if late else keys)
 
 
 def test_a_filled_key_keeps_its_token(story, observer):

@@ -24,6 +24,7 @@ from cacheupdater_client.protocol.patterns import Pattern
 
 SOURCE = Source("shop", Bucket(100.0, 100.0, now=0.0), concurrency=1)
 SPACE = Namespace("product", Pattern.compile("product:{id:int}"), SOURCE)
+PRODUCTS = [b"product:%d" % n for n in range(1000)]
 
 
 class Redis:
@@ -59,12 +60,13 @@ class Process:
             self.vitals.tick(self.now, sources={"shop": 0.0}, clients=clients)
             self.notices.tick()
 
-    async def look(self, redis, seconds, *, keys, counts=()):
+    async def look(self, redis, seconds, *, keys, counts=(), kind=Kind.TOUCH, is_set=False):
         """A pack each tenth of a second."""
+        pack = Hints(0, kind, keys, counts, is_set=is_set)
         looking = asyncio.ensure_future(self.vitals.run(redis))
         for second in range(seconds):
             for _ in range(10):
-                self.vitals.hear(Hints(0, Kind.TOUCH, keys, counts))
+                self.vitals.hear(pack)
                 await asyncio.sleep(0.1)
             self.now = float(second + 1)
             self.vitals.tick(asyncio.get_running_loop().time(), sources={}, clients=1)
@@ -205,6 +207,23 @@ async def test_keys_that_readers_find_and_our_redis_does_not_have_are_said():
     assert process.observer.levels["elsewhere", ""] == 1.0
 
 
+@in_virtual_time
+async def test_keys_that_applications_set_and_our_redis_does_not_have_are_said():
+    """The cache was empty when the updater started, so no reader found anything before the updater had a copy of it."""
+    process = Process()
+    await process.look(Filled({}), 200, keys=PRODUCTS[:30], kind=Kind.CHANGE, is_set=True)
+    assert process.standing == {"elsewhere"}
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("here", "is_set"), [(True, True), (False, False)], ids=["set", "deleted"])
+async def test_keys_that_an_application_sets_or_deletes_in_our_redis_are_no_trouble(here, is_set):
+    process, keys = Process(), PRODUCTS[:30]
+    redis = Redis(dict.fromkeys(keys) if here else {})
+    await process.look(redis, 10, keys=keys, kind=Kind.CHANGE, is_set=is_set)
+    assert process.standing == set()
+
+
 class Swept(Redis):
     """A feed has removed all values, which readers have found just before."""
 
@@ -244,8 +263,8 @@ async def test_whereabouts_stay_within_their_cost():
     looking = asyncio.ensure_future(process.vitals.whereabouts.run(redis))
     for second in range(59):
         for _ in range(10):
-            process.vitals.whereabouts.hear(Kind.TOUCH, [b"product:%d" % n for n in range(1000)])
-            process.vitals.whereabouts.hear(Kind.MISS, [b"product:9"])
+            process.vitals.whereabouts.hear(Hints(0, Kind.TOUCH, PRODUCTS, ()))
+            process.vitals.whereabouts.hear(Hints(0, Kind.MISS, [b"product:9"], ()))
             await asyncio.sleep(0.1)
         process.vitals.whereabouts.tick(float(second))
     looking.cancel()
