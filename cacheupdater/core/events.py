@@ -87,7 +87,7 @@ EVENTS: Mapping[str, str] = {
     "no_client": "no client has been connected for 30 s",
     "no_hint": "clients have been connected for 30 s, and none has ever sent a hint: their keys begin with no declared prefix",
     "nobodys": "more than a hundredth of a minute's hints are of no namespace",
-    "elsewhere": "most keys that applications find or set are not in our Redis: they use another server or database",
+    "elsewhere": "most keys that applications find or set are not in our Redis: the applications use another server or database",
     "dropped": "hints of namespaces of this source are dropped though nothing fails: the budget or a quota does not pay for all that is asked, or its loads take too long for its connections",
     "rejected": "packs, frames or connections are refused; the subject is the reason, as in `intake_rejected_total`",
     "lost": "packs leave the queue before an updater reads them; the subject is the reason, as in `lost_packs_total`",

@@ -57,7 +57,7 @@ class Sieve:
         self._keyspace = keyspace
 
     def late(self, kind: Kind, pack: wire.Pack, *, caught_up: bool) -> bool:
-        """Whether the pack comes too late. A pack that does not say when it was made is never late.
+        """Whether the pack comes too late; if so, its reads are counted. A pack that does not say when it was made is never late.
 
         `caught_up`: no other pack waits behind it on the queue.
         """

@@ -79,7 +79,7 @@ class Vitals:
         self._sources = list(dict.fromkeys(each.source for each in self._namespaces))
 
     def hear(self, hints: Hints) -> None:
-        """Called for every pack."""
+        """Called for every pack that is not late."""
         self._hinted = True
         self.looking.hear(hints)
         self.whereabouts.hear(hints)

@@ -1,12 +1,12 @@
-"""Checks that applications use the Redis that we write: are keys there that applications have found or set, and that are new to us?
+"""Checks that applications use the Redis that we write: does it hold the keys that applications have just found or set?
 
 `Vitals` makes one `Whereabouts` per process. An updater with the wrong database looks healthy: it fills that database with
 copies that nobody reads, and from then on finds every key there that readers find. So only the first look at a key tells
 anything. Each minute up to `ROUND` keys are looked at, before their loads can have written them: keys that came as touches, and
-keys that an application has just set. (While its cache is empty, it sets each key that it reads.) If most of them are missing,
-applications use another server or database. If more keys hold values that this process did not write, it is the right one. Any
-other result changes nothing, for keys expire or vanish between a read and a look. A key whose value was removed in this Redis,
-as its floor shows, tells nothing.
+keys that an application has just set. An application with an empty cache sets each key that it reads. If most of these keys are
+missing, applications use another server or database. If more keys hold values that this process did not write, it is the right
+one. Any other result changes nothing, for keys expire or vanish between a read and a look. A key whose value was removed in this
+Redis, as its floor shows, tells nothing.
 
 The cost is at most `ROUND` keys a minute and `AT_ONCE` per pack, each with a TYPE and a GET. Nothing is written.
 """
@@ -50,7 +50,7 @@ class Whereabouts:
         self._keyspace = keyspace
 
     def hear(self, hints: Hints) -> None:
-        """Called for every pack."""
+        """Called for every pack that is not late."""
         room = min(AT_ONCE, ROUND - len(self._known))
         if room <= 0 or not (hints.kind is Kind.TOUCH or hints.is_set):
             return

@@ -42,7 +42,7 @@ def name_of(path):
 
 
 def statements(node):
-    """All statements in this one. `ast.walk` visits each expression too, and takes three times as long."""
+    """All statements in this one. With `ast.walk`, which visits each expression too, the longest test took 1.6 times as long."""
     for block in ("body", "orelse", "handlers", "finalbody", "cases"):
         for each in getattr(node, block, ()):
             yield each

@@ -27,7 +27,7 @@ begin.set()
 
 
 class Busy(Child):
-    """A program of many threads. Once it is ready, none of them ever waits."""
+    """A program of many threads, none of which waits any more once all have been started."""
 
     _STOP_TIMEOUT_S = 5.0
 
