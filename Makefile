@@ -53,7 +53,7 @@ demo-kafka: $(DEMO) ## two updaters share a topic of Kafka; one is killed while 
 
 # To rewrite the asserts of all tests takes a worker 25 s. Here one process does so for all workers, beside the linters, which
 # use one core.
-test: $(DEV) ## check style, types and imports, and run all tests in their short form; ten minutes on two cores
+test: $(DEV) ## check style, types and imports, and run all tests in their short form; twelve minutes on two cores
 	@$(PYTEST) -n 0 --collect-only -qq >/dev/null 2>&1 & \
 		$(MAKE) --no-print-directory lint || { kill $$!; exit 1; }; wait
 	$(PYTEST) -n $(WORKERS)
