@@ -179,6 +179,7 @@ class Service:
                     if where is not None:
                         ready(where)
                         await stop.wait()
+                        log.info("stopping: accepted hints have %g s to be finished", DRAIN)
                 finally:
                     deadline = asyncio.get_running_loop().time() + DRAIN
                     fed.cancel()

@@ -54,6 +54,29 @@ CASES = [
     (MEMORY, ["tls.redis.secrt=x"], "additional properties 'secrt' not allowed"),
     (MEMORY, ["service.type=ExternalName"], "value must be one of 'ClusterIP'"),
     (MEMORY, ["extraVolumes[0].emptyDir.medium=Memory"], "missing property 'name'"),
+    (
+        MEMORY,
+        ["livenessProbe.periodSecond=3"],
+        "at '/livenessProbe': additional properties 'periodSecond' not allowed",
+    ),
+    (MEMORY, ["startupProbe.failures=3"], "at '/startupProbe': additional properties 'failures' not allowed"),
+    (MEMORY, ["readinessProbe.http=x"], "at '/readinessProbe': additional properties 'http' not allowed"),
+    (
+        MEMORY,
+        ["securityContext.runAsUsr=1"],
+        "at '/securityContext': additional properties 'runAsUsr' not allowed",
+    ),
+    (
+        MEMORY,
+        ["podSecurityContext.fsgroup=1"],
+        "at '/podSecurityContext': additional properties 'fsgroup' not allowed",
+    ),
+    (
+        MEMORY,
+        ["affinity.podAffinities=x"],
+        "at '/affinity': additional properties 'podAffinities' not allowed",
+    ),
+    (MEMORY, ["updateStrategy.kind=x"], "at '/updateStrategy': additional properties 'kind' not allowed"),
     # names that other charts use
     (MEMORY, ["replicas=1"], "replicas: is called replicaCount here; rename it"),
     (MEMORY, ["env.A=b"], "env: is called extraEnv here; rename it"),
@@ -99,6 +122,16 @@ CASES = [
         MEMORY,
         ["config.sources.main.url=postgresql+asyncpg://u:pw@db/shop"],
         "config.sources.main.url: holds a password",
+    ),
+    (
+        MEMORY,
+        ["existingSecret.name="],
+        "config: nothing brings ${REDIS_PASSWORD} into the pod; name the Secret that has REDIS_PASSWORD in existingSecret.name, or write REDIS_PASSWORD into extraEnv",
+    ),
+    (
+        MEMORY,
+        ["existingSecret.env=false"],
+        "config: nothing brings ${DB_USER} into the pod; name the Secret that has DB_USER in existingSecret.name, with env: true, or write",
     ),
     # settings of one pod, and settings of many pods
     (
@@ -323,6 +356,31 @@ def test_wrong_values_are_refused_with_the_sentence_that_mends_them(base, wrong,
 def test_a_source_that_a_variable_names_is_left_to_the_updater():
     """Only the pod knows its variables."""
     done = template("--values", PLACES[MEMORY], "--set=config.namespaces.product.load.source=${SOURCE}")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [
+        ["extraEnvFrom[0].configMapRef.name=shop"],
+        ["image.repository=mirror/ours"],
+        [f"extraEnv[{n}].name={name}" for n, name in enumerate(("REDIS_PASSWORD", "DB_USER", "DB_PASSWORD"))],
+        [
+            "config.cache.url=redis://${CACHE:-redis}:6379/0",
+            "config.sources.main.url=postgresql+asyncpg://db-$${a}/${HOSTNAME}",
+        ],
+    ],
+    ids=[
+        "a whole ConfigMap",
+        "another image",
+        "each by its name",
+        "defaults, the pod's own, and no variable",
+    ],
+)
+def test_a_variable_that_something_brings_is_let_through(brought):
+    done = template(
+        "--values", PLACES[MEMORY], "--set=existingSecret.name=", *(f"--set={each}" for each in brought)
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -20,6 +20,7 @@ from kube.chart_tools import (
     ROOT,
     VERSIONS,
     crds,
+    fields,
     helm,
     misfits,
     objects,
@@ -354,6 +355,20 @@ def test_schema_and_readme_are_generated_from_the_values():
     why = "run: make chart-docs"
     assert schema == json.loads((CHART / "values.schema.json").read_text()), why
     assert page == (CHART / "README.md").read_text(), why
+
+
+def test_the_fields_that_the_schema_knows_are_those_of_kubernetes():
+    """A new field of Kubernetes would be refused, and a removed one let through."""
+    properties = json.loads((CHART / "values.schema.json").read_text())["properties"]
+    kinds = {
+        "podSecurityContext": "podsecuritycontext-v1",
+        "securityContext": "securitycontext-v1",
+        "livenessProbe": "probe-v1",
+        "affinity": "affinity-v1",
+        "updateStrategy": "deploymentstrategy-apps-v1",
+    }
+    ours = {kind: sorted(properties[name]["properties"]) for name, kind in kinds.items()}
+    assert ours == fields(*kinds.values())
 
 
 def test_both_charts_have_the_same_text_of_what_both_refuse():

@@ -126,6 +126,7 @@ def test_a_second_signal_aborts_at_once(settings, redis_url, updaters):
         eventually(lambda: delivered(updater) == 400)
         updater.terminate()
         eventually(lambda: not updater.socket.exists())  # it drains
+        assert "stopping: accepted hints have 10 s to be finished" in updater.log
 
         os.kill(updater.pid, signal.SIGINT)  # no echo of the first, however soon it comes
 

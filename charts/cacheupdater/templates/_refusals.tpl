@@ -2,7 +2,7 @@
 
 {{- define "cacheupdater.refuse" -}}
 {{- $said := list }}
-{{- range list "moved" "role" "config" "scaling" "queue" "files" "monitors" }}
+{{- range list "moved" "role" "config" "variables" "scaling" "queue" "files" "monitors" }}
 {{- range $line := splitList "\n" (include (printf "cacheupdater.%s" (ternary . (printf "refusals.%s" .) (eq . "moved"))) $) }}
 {{- if trim $line }}{{ $said = append $said (printf "  - %s" (trim $line)) }}{{ end }}
 {{- end }}
@@ -125,6 +125,27 @@ config.namespaces.{{ $name }}.load.python: nothing is on /app; name loaders.conf
 {{/* For an address of Kafka, which never holds a password itself. */}}
 {{- define "cacheupdater.passwordFile" -}}
 password_file=/run/secrets/cacheupdater/NAME, and name the Secret that has NAME in existingSecret.name
+{{- end }}
+
+{{/* A variable that nothing in the pod can bring: the updater would end with "is not set". A Secret or ConfigMap that is taken as a
+whole may bring any name, an image of the user's may have names of its own, and Kubernetes sets HOSTNAME and KUBERNETES_…. */}}
+{{- define "cacheupdater.refusals.variables" }}
+{{- $secret := and .Values.existingSecret.name .Values.existingSecret.env }}
+{{- if not (or $secret .Values.extraEnvFrom (ne .Values.image.repository "cacheupdater/cacheupdater")) }}
+{{- $missing := list }}
+{{- $text := regexReplaceAll "[$][$]" (toJson .Values.config) "" }}
+{{- range $found := regexFindAll "[$][{][A-Za-z_][A-Za-z0-9_]*(:[?][^}]*)?[}]" $text -1 }}
+{{- $name := regexFind "[A-Za-z_][A-Za-z0-9_]*" $found }}
+{{- $missing = append $missing $name }}
+{{- end }}
+{{- $known := list "HOSTNAME" "PATH" "HOME" }}
+{{- range .Values.extraEnv }}{{ $known = append $known .name }}{{ end }}
+{{- range $name := uniq $missing | sortAlpha }}
+{{- if not (or (has $name $known) (hasPrefix "KUBERNETES_" $name)) }}
+config: nothing brings ${ {{- $name -}} } into the pod; name the Secret that has {{ $name }} in existingSecret.name{{ if $.Values.existingSecret.name }}, with env: true{{ end }}, or write {{ $name }} into extraEnv
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "cacheupdater.refusals.scaling" }}

@@ -49,6 +49,13 @@ for name, each in json.load(sys.stdin):
             wrong.append(f"{name} {each['kind']} {version}: {e}")
 print(json.dumps(wrong))
 """
+_FIELDS = """
+import json, sys, kubernetes_validate
+from pathlib import Path
+folder = Path(kubernetes_validate.__file__).with_name("kubernetes-json-schema") / f"v{sys.argv[1]}-local"
+named = {name: json.loads((folder / f"{name}.json").read_text()) for name in sys.argv[2:]}
+print(json.dumps({name: sorted(each["properties"]) for name, each in named.items()}))
+"""
 BUILD_S = 900.0  # helm takes 96 s on two idle cores
 
 
@@ -121,6 +128,13 @@ def python() -> Path:
 def misfits(found: list[tuple[str, dict]]) -> list[str]:
     """The errors of these named objects by the strict schemas of their kinds, in all tested versions of Kubernetes."""
     done = ran(python(), "-c", _CHECK, *VERSIONS, text=json.dumps(found))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def fields(*kinds: str) -> dict[str, list[str]]:
+    """The names of the fields of these kinds, in the newest Kubernetes."""
+    done = ran(python(), "-c", _FIELDS, NEWEST, *kinds)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
