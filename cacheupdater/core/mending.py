@@ -6,6 +6,7 @@ says. Whether a value is foreign is decided elsewhere (`kinds`, `verdict`, the f
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,17 @@ _PICKLE = re.compile(
 _FRAMEWORKS = frozenset({"pickle", "cachelib", "dogpile", "dogpile-json"})  # what their caches read as
 _PICKLED = frozenset({"pickle", "cachelib", "dogpile"})
 _OTHER_TYPE = "a type that no namespace writes"
+_JSON_OF_PYTHON = "JSON with NaN or infinity"  # Python's own encoder writes these words; no standard has them
 
 # by what the values read as; for anything else no setting would make ours equal
-_ENCODINGS = {"json": "json", "hash": "hash", "msgpack": "msgpack", "text": "string", "bytes": "raw"}
+_ENCODINGS = {
+    "json": "json",
+    _JSON_OF_PYTHON: "json",
+    "hash": "hash",
+    "msgpack": "msgpack",
+    "text": "string",
+    "bytes": "raw",
+}
 _SAY_TIMES = "say `value.times` as the application spells them (rfc3339, iso or str)"
 _TIMED = "(is|become) (a time|a date|an interval)"
 _SETTINGS = (
@@ -67,6 +76,7 @@ _ONE_COLUMN = re.compile("the value is (?:a number|true or false) and would beco
 _EQUAL = "make the statement's values equal"
 HIDDEN = "is it the right database, may its user see the rows, and does the statement's WHERE leave some out?"
 ROWLESS = f"the source shows no row, although there is a value: {HIDDEN}"
+_NOT_A_NUMBER = "let the application write null where a number is NaN or infinite"
 _REPLACE = "say `value.foreign: replace` once the application can read what is written"
 
 
@@ -141,20 +151,29 @@ def _another_encoding(theirs: str, ours: str) -> str:
         )
     encoding = _ENCODINGS.get(theirs, ours)
     if encoding == ours:
-        return f"narrow the key pattern if these keys are somebody else's, or {_REPLACE}"
+        cause = (
+            _NOT_A_NUMBER
+            if theirs == _JSON_OF_PYTHON
+            else "narrow the key pattern if these keys are somebody else's"
+        )
+        return f"{cause}, or {_REPLACE}"
     return f"say `value.encoding: {encoding}` if the application reads that, narrow the key pattern, or {_REPLACE}"
 
 
 def _decodes(decode: Callable[[bytes], object], value: bytes) -> bool:
     try:
         decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return False
     return True
 
 
 def _is_json(value: bytes) -> bool:
     return _decodes(msgspec.json.decode, value)
+
+
+def _is_json_of_python(value: bytes) -> bool:
+    return (b"NaN" in value or b"Infinity" in value) and _decodes(json.loads, value)
 
 
 def _is_of_dogpile(value: bytes) -> bool:
@@ -190,6 +209,7 @@ def _is_text(value: bytes) -> bool:
 # the first that fits says what a value reads as
 _READINGS: Mapping[str, Callable[[bytes], bool]] = {
     "json": _is_json,
+    _JSON_OF_PYTHON: _is_json_of_python,
     "cachelib": is_of_cachelib,
     "dogpile": _is_of_dogpile,
     "pickle": _is_pickle,
