@@ -151,12 +151,12 @@ def _another_encoding(theirs: str, ours: str) -> str:
         )
     encoding = _ENCODINGS.get(theirs, ours)
     if encoding == ours:
-        cause = (
+        first = (
             _NOT_A_NUMBER
             if theirs == _JSON_OF_PYTHON
             else "narrow the key pattern if these keys are somebody else's"
         )
-        return f"{cause}, or {_REPLACE}"
+        return f"{first}, or {_REPLACE}"
     return f"say `value.encoding: {encoding}` if the application reads that, narrow the key pattern, or {_REPLACE}"
 
 
